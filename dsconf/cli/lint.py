@@ -1,0 +1,41 @@
+"""`dsconf lint`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dsconf.cli.options import context_options, take_context
+from dsconf.lint.engine import Result, lint_file
+from dsconf.lint.index import load_rules
+from dsconf.lint.report import FORMATS, reporter
+
+
+@click.command("lint", short_help="Find problems in configs.")
+@click.argument("paths", nargs=-1, required=True, type=click.Path())
+@click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True)
+@context_options
+def command(paths: tuple[str, ...], output_format: str, **options: Any) -> None:
+    """Find what DeepSpeed will refuse, ignore or silently change in PATHS (JSON files).
+
+    \b
+    dsconf lint ds_config.json
+    dsconf lint ds_config.json --world-size 8 --consumer trainer
+    dsconf lint configs/*.json --output-format concise
+
+    Exit status: 0 nothing at warning or above, 1 findings, 2 a file or an option is unusable.
+    """
+    context = take_context(options)
+    rules = load_rules()
+    results = [lint_file(path, rules, context) for path in paths]
+    click.echo(reporter(output_format)(results))
+    raise SystemExit(exit_status(results))
+
+
+def exit_status(results: list[Result]) -> int:
+    """2 where a file was unusable, 1 where one has a finding at warning or above, else 0."""
+    if any(result.unusable for result in results):
+        return 2
+    serious = ("error", "warning")
+    return int(any(finding.severity in serious for result in results for finding in result.findings))

@@ -1,0 +1,165 @@
+"""Effective values: for each key what the framework ends up with, and where that comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from dsconf.config.coerce import Invalid, coerce
+from dsconf.config.context import Context
+from dsconf.document.node import Document, Entry
+
+Spec = Mapping[str, Any]
+"""A node of a key table (see `dsconf.formats.deepspeed.table`)."""
+Origin = Literal["written", "default", "dropped", "filled", "overridden", "invalid", "absent"]
+
+
+class _Unknown:
+    """A value that the file and its context don't determine."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN = _Unknown()
+
+
+class Value(NamedTuple):
+    """An effective value (or UNKNOWN) and its origin.
+
+    `dropped`: "auto" where the framework puts its default; `filled`: "auto" that Trainer or Accelerate replaces;
+    `invalid`: written, and refused; `absent`: not written and without a default.
+    """
+
+    value: object
+    origin: Origin
+
+
+class Written(NamedTuple):
+    """A key as it stands in the file."""
+
+    path: str
+    """Dotted, with the canonical name of each key."""
+    entry: Entry
+    section: Spec
+    """The table's node of the object that holds the key."""
+    spec: Spec | None
+    """The table's node of the key; None where the section does not declare it."""
+
+
+class Config:
+    """The effective settings of one file, by dotted canonical path such as `zero_optimization.stage`."""
+
+    def __init__(
+        self, document: Document, table: Spec, context: Context, overrides: Mapping[str, object] | None = None
+    ) -> None:
+        """`table` is the root of a key table; `overrides` are values by path that count instead of the file's."""
+        self.document = document
+        self.table = table
+        self.context = context
+        self.overrides = dict(overrides or {})
+        self.written = _walk(document, table)
+        self._by_path: dict[str, Written] = {}
+        for item in self.written:
+            known = self._by_path.get(item.path)
+            # Of a key written twice the last one counts, of two spellings the canonical one.
+            if known is None or known.entry.key == item.entry.key or item.entry.key == item.path.split(".")[-1]:
+                self._by_path[item.path] = item
+
+    def entry(self, path: str) -> Entry | None:
+        """The entry of the file that stands for `path`, in whatever spelling."""
+        item = self._by_path.get(path)
+        return item.entry if item else None
+
+    def present(self, path: str) -> bool:
+        """Whether the key is written, whatever its value."""
+        return path in self._by_path or path in self.overrides
+
+    def raw(self, path: str) -> object:
+        """The value as written (an override first), None where nothing is written."""
+        if path in self.overrides:
+            return self.overrides[path]
+        item = self._by_path.get(path)
+        return item.entry.node.plain() if item else None
+
+    def value(self, path: str) -> object:
+        """The effective value, or UNKNOWN."""
+        return self.effective(path).value
+
+    def effective(self, path: str) -> Value:
+        """The effective value with its origin. Raises KeyError for a path that the table does not declare."""
+        section, spec = spec_at(self.table, path)
+        if path in self.overrides:
+            return self._settle(section, spec, self.overrides[path], "overridden")
+        item = self._by_path.get(path)
+        if item is not None:
+            return self._settle(section, spec, item.entry.node.plain(), "written")
+        if not self._defaults_hold(path):
+            return Value(UNKNOWN, "invalid")
+        return _default(spec, "default")
+
+    def _settle(self, section: Spec, spec: Spec, raw: object, origin: Origin) -> Value:
+        if raw == "auto" and "auto" not in spec.get("values", ()):
+            fillers = spec.get("filled_by", ())
+            consumer = self.context.consumer
+            if fillers and (consumer is None or consumer in fillers):
+                return Value(UNKNOWN, "filled")
+            if section.get("reader") == "pydantic":
+                return _default(spec, "dropped")
+            return Value(UNKNOWN, "invalid")
+        value = coerce(spec, section.get("reader", "raw"), raw)
+        return Value(UNKNOWN, "invalid") if isinstance(value, Invalid) else Value(value, origin)
+
+    def _defaults_hold(self, path: str) -> bool:
+        """Whether the sections above `path` are objects, or absent, so that its default applies."""
+        keys = path.split(".")
+        for depth in range(1, len(keys)):
+            above = ".".join(keys[:depth])
+            item = self._by_path.get(above)
+            if item is None or item.entry.node.kind == "object":
+                continue
+            spec = item.spec or {}
+            raw = item.entry.node.plain()
+            if raw is None and spec.get("nullable"):
+                continue
+            if raw == "auto" and item.section.get("reader") == "pydantic":
+                continue
+            return False
+        return True
+
+
+def _default(spec: Spec, origin: Origin) -> Value:
+    if "default" in spec:
+        return Value(spec["default"], origin)
+    return Value(UNKNOWN, "absent")
+
+
+def spec_at(table: Spec, path: str) -> tuple[Spec, Spec]:
+    """The table's nodes of the section that holds `path` and of the key itself. Raises KeyError."""
+    section, spec = table, table
+    for key in path.split("."):
+        section, spec = spec, spec.get("keys", {})[key]
+    return section, spec
+
+
+def _walk(document: Document, table: Spec) -> list[Written]:
+    """Every key of the declared sections, in the order of the text."""
+    found: list[Written] = []
+    stack = [("", table, document.root)]
+    while stack:
+        prefix, section, node = stack.pop()
+        below = []
+        keys = section["keys"]
+        for entry in node.entries:
+            spec = keys.get(entry.key)
+            name = spec["alias"] if spec and "alias" in spec else entry.key
+            spec = keys[name] if spec else None
+            path = f"{prefix}.{name}" if prefix else name
+            found.append(Written(path, entry, section, spec))
+            if spec is not None and "keys" in spec and entry.node.kind == "object":
+                below.append((path, spec, entry.node))
+        stack.extend(reversed(below))
+    found.sort(key=lambda item: item.entry.key_span)
+    return found

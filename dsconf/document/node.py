@@ -1,0 +1,126 @@
+"""The parsed tree: every key and value with the place where it stands.
+
+Offsets are code points from the start of the text, ends exclusive; `Document` turns them into lines and columns.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+Kind = Literal["object", "array", "string", "number", "boolean", "null"]
+Path = tuple[str, ...]
+"""Keys from the root down; an element of an array is named by its index in decimal."""
+
+
+class Span(NamedTuple):
+    """A piece of the text: code points from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+
+class Node:
+    """One value. `value` is a list of entries, a list of nodes, or the Python value of a scalar."""
+
+    __slots__ = ("elements", "entries", "kind", "scalar", "span")
+
+    def __init__(self, kind: Kind, start: int, scalar: object = None) -> None:
+        self.kind: Kind = kind
+        self.span = Span(start, start)
+        self.scalar = scalar
+        self.entries: list[Entry] = []
+        self.elements: list[Node] = []
+
+    def plain(self) -> object:
+        """The value as `json.load` gives it: of a key written twice the last one counts.
+
+        The scanner bounds the depth of a tree, so that recursion is safe here.
+        """
+        if self.kind == "object":
+            return {entry.key: entry.node.plain() for entry in self.entries}
+        if self.kind == "array":
+            return [element.plain() for element in self.elements]
+        return self.scalar
+
+    def members(self) -> dict[str, Entry]:
+        """The entries that count, by key: of a key written twice the last one."""
+        return {entry.key: entry for entry in self.entries}
+
+
+class Entry(NamedTuple):
+    """One `"key": value` of an object."""
+
+    key: str
+    key_span: Span
+    node: Node
+
+    @property
+    def span(self) -> Span:
+        """From the start of the key to the end of the value."""
+        return Span(self.key_span.start, self.node.span.end)
+
+
+class Relaxation(NamedTuple):
+    """Something that DeepSpeed (which reads HJSON) accepts and `json.load` refuses."""
+
+    what: str
+    span: Span
+
+
+class Document:
+    """A parsed file: its text, its tree, and the places of both."""
+
+    __slots__ = ("_line_starts", "path", "relaxations", "root", "text")
+
+    def __init__(self, path: str, text: str, root: Node, relaxations: list[Relaxation]) -> None:
+        self.path = path
+        self.text = text
+        self.root = root
+        self.relaxations = relaxations
+        self._line_starts = line_starts(text)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """The 1-based line and column (code points) of an offset."""
+        line = bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """The text of a 1-based line, without its end."""
+        start = self._line_starts[number - 1]
+        end = self._line_starts[number] if number < len(self._line_starts) else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
+
+    def entry(self, path: Path) -> Entry | None:
+        """The entry that counts at a path of object keys, or None where nothing stands."""
+        node, found = self.root, None
+        for key in path:
+            if node.kind != "object":
+                return None
+            found = node.members().get(key)
+            if found is None:
+                return None
+            node = found.node
+        return found
+
+    def objects(self) -> Iterator[tuple[Path, Node]]:
+        """Every object with its path, in the order of the text."""
+        stack: list[tuple[Path, Node]] = [((), self.root)]
+        while stack:
+            path, node = stack.pop()
+            if node.kind == "object":
+                yield path, node
+                below = [((*path, entry.key), entry.node) for entry in node.entries]
+            else:
+                below = [((*path, str(i)), element) for i, element in enumerate(node.elements)]
+            stack.extend(reversed(below))
+
+
+def line_starts(text: str) -> list[int]:
+    """Offsets at which the lines of `text` begin (lines end with \\n; \\r\\n counts as one end)."""
+    starts, at = [0], text.find("\n")
+    while at >= 0:
+        starts.append(at + 1)
+        at = text.find("\n", at + 1)
+    return starts

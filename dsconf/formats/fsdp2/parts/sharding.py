@@ -1,0 +1,77 @@
+"""Sharding: blocks, mixed precision, and rank 0's weights on every rank."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+FIXED_WORLD = False
+MIXED_PRECISION = True
+ANY_PRECISION = False
+NAMED_BLOCKS = False
+
+WORLD_SIZE = 2
+PARAM_DTYPE = torch.bfloat16
+REDUCE_DTYPE = torch.bfloat16
+BLOCK_CLASSES = ("Block",)
+
+
+def find_blocks(module: nn.Module) -> list[nn.Module]:
+    """The modules to shard one by one."""
+    blocks: list[nn.Module] = []
+    if NAMED_BLOCKS:
+        blocks = [child for child in module.modules() if type(child).__name__ in BLOCK_CLASSES]
+        if not blocks:
+            raise ValueError(f"the model has no module of class {' or '.join(BLOCK_CLASSES)}")
+    else:
+        # The elements of the outermost nn.ModuleLists: the repeated layers of a transformer.
+        for child in module.children():
+            inside = isinstance(module, nn.ModuleList) and not isinstance(child, (nn.ModuleList, nn.ModuleDict))
+            blocks += [child] if inside else find_blocks(child)
+    return blocks
+
+
+def prepare(module: nn.Module, device: torch.device) -> None:
+    """Move what is not yet sharded to the device, with rank 0's weights; trainable parameters become fp32 masters."""
+    for buffer in module.buffers():
+        buffer.data = buffer.data.to(device)
+    for param in module.parameters():
+        if isinstance(param, DTensor):  # sharded with its block
+            continue
+        param.data = param.data.to(device)
+        dist.broadcast(param.data, src=0)  # DeepSpeed starts every rank from rank 0's weights
+        if MIXED_PRECISION:
+            param.data = param.data.to(PARAM_DTYPE)  # DeepSpeed makes its masters from the 16-bit model
+        if param.requires_grad:
+            param.data = param.data.float()
+
+
+def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
+    """Shard parameters, gradients and optimizer state over all ranks (ZeRO-3), and return the model.
+
+    Call it on every rank after init_process_group, with the model on the CPU or on the device, in fp32 or bf16, and
+    before build_optimizer: sharding replaces the parameters.
+    """
+    if FIXED_WORLD:
+        if dist.get_world_size() != WORLD_SIZE:
+            raise ValueError(f"the batch sizes are for {WORLD_SIZE} ranks, this run has {dist.get_world_size()}")
+    if ANY_PRECISION:
+        if PARAM_DTYPE not in (torch.float32, torch.bfloat16):
+            raise ValueError("fp16 needs loss scaling: translate with --set fp16.enabled=true --set bf16.enabled=false")
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
+    if MIXED_PRECISION:
+        policy = MixedPrecisionPolicy(
+            param_dtype=PARAM_DTYPE,
+            reduce_dtype=REDUCE_DTYPE,
+            cast_forward_inputs=False,  # DeepSpeed casts no inputs: give the model inputs of the right dtype
+        )
+    else:
+        policy = MixedPrecisionPolicy()  # fp32 throughout
+    for module in [*find_blocks(model), model]:
+        prepare(module, device)
+        fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
+    return model

@@ -1,0 +1,63 @@
+"""One optimizer step, and evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.optim.lr_scheduler import LRScheduler
+
+CLIPPED = True
+SKIP_NON_FINITE = True
+
+GRADIENT_ACCUMULATION_STEPS = 1
+CLIP_NORM = 1.0
+
+
+def train_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: LRScheduler | None,
+    micro_batches: Iterable[Any],
+    loss_fn: Callable[[nn.Module, Any], torch.Tensor],
+) -> dict[str, Any]:
+    """One optimizer step over this rank's micro batches; loss_fn(model, batch) is the mean loss of one.
+
+    Returns the losses (one per micro batch), grad_norm (of the whole model, before clipping), lr (the one used), and
+    skipped (the step was left out, as DeepSpeed does, because the norm was not finite).
+    """
+    lr = optimizer.param_groups[0]["lr"]
+    losses = []
+    for batch in micro_batches:
+        loss = loss_fn(model, batch)
+        (loss / GRADIENT_ACCUMULATION_STEPS).backward()
+        losses.append(loss.detach())
+    if CLIPPED:
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
+    else:
+        norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    grad_norm = (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()
+    if SKIP_NON_FINITE:
+        skipped = not torch.isfinite(torch.tensor(grad_norm)).item()
+    else:
+        skipped = False
+    if not skipped:
+        optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
+    optimizer.zero_grad()
+    return {"losses": losses, "grad_norm": grad_norm, "lr": lr, "skipped": skipped}
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module, batches: Iterable[Any], loss_fn: Callable[[nn.Module, Any], torch.Tensor]
+) -> list[torch.Tensor]:
+    """The loss of each batch, without gradients; every rank has to see the same number of batches."""
+    model.eval()
+    losses = [loss_fn(model, batch) for batch in batches]
+    model.train()
+    return losses

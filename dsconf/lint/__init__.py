@@ -1,0 +1,1 @@
+"""A Config becomes findings: rules, their condition language, and the reporters."""

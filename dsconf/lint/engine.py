@@ -1,0 +1,140 @@
+"""Runs the rules over one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from dsconf.config.context import CONSUMER_NAMES, Context
+from dsconf.config.derive import Facts
+from dsconf.config.effective import UNKNOWN, Config
+from dsconf.document.json_scanner import scan
+from dsconf.document.node import Document, Node, Span
+from dsconf.document.source import Unusable, read_text
+from dsconf.formats.deepspeed.keys import load_keys
+from dsconf.lint.evaluate import Scope
+from dsconf.lint.finding import Finding, Place, Related, place_of
+from dsconf.lint.recognise import is_deepspeed
+from dsconf.lint.schema import Event, events
+
+Rule = dict[str, Any]
+
+
+class Result(NamedTuple):
+    """What lint says of one file."""
+
+    file: str
+    findings: list[Finding]
+    unusable: bool = False
+    """The file could not be read; the finding says why."""
+    skipped: str | None = None
+    """Why the file was not judged."""
+    missing_context: tuple[tuple[str, str], ...] = ()
+    """Rules that could not be decided, each with the field of the context that it would have needed."""
+    text: str | None = None
+    """The text, for reporters that show it."""
+
+
+def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
+    """Lint one JSON file. Never raises for what a file may hold."""
+    try:
+        document = scan(path, read_text(path))
+        refuse_relaxations(document, context)
+    except Unusable as problem:
+        return unusable_result(path, problem, rules)
+    table = load_keys()
+    if context.consumer is None and not is_deepspeed(document, table):
+        reason = "no DeepSpeed config: it has none of DeepSpeed's keys (--consumer says who reads it)"
+        return Result(path, [], skipped=reason, text=document.text)
+    return lint_config(Config(document, table, context), rules)
+
+
+def refuse_relaxations(document: Document, context: Context) -> None:
+    """Raises Unusable where the consumer reads strict JSON and the file is not."""
+    if document.relaxations and context.consumer not in (None, "deepspeed"):
+        what, span = document.relaxations[0]
+        reader = CONSUMER_NAMES[context.consumer]
+        message = f"{reader} reads this file with json.load, which refuses {what}"
+        raise Unusable("json-syntax", message, span, document.text)
+
+
+def lint_config(config: Config, rules: list[Rule]) -> Result:
+    """Run every rule over a Config."""
+    facts = Facts(config)
+    found: list[tuple[Span, Finding]] = []
+    undecided: list[tuple[str, str]] = []
+    happened = list(events(config))
+    for rule in rules:
+        if "deepspeed" not in rule["formats"]:
+            continue
+        if rule["kind"] == "when":
+            scope = Scope(config, facts)
+            verdict = scope.value(rule["when"])
+            if verdict is True:
+                found.append(_finding(rule, config, scope, None))
+            elif verdict is UNKNOWN and not scope.unknown_keys:
+                undecided += [(rule["name"], field) for field in sorted(scope.missing_context)]
+            continue
+        for event in happened:
+            if event.kind != rule["kind"]:
+                continue
+            scope = Scope(config, facts, event.key)
+            if rule["when"] is None or scope.value(rule["when"]) is True:
+                found.append(_finding(rule, config, scope, event))
+    found.sort(key=lambda pair: (pair[0], pair[1].code))
+    findings = [finding for _, finding in found]
+    path, text = config.document.path, config.document.text
+    return Result(path, findings, missing_context=tuple(undecided), text=text)
+
+
+def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> tuple[Span, Finding]:
+    document = config.document
+    if event is not None:
+        key, span = event.path, event.span
+        related = [Related(place_of(document, place), note) for place, note in event.related]
+    else:
+        key, span = _primary(rule["at"], config)
+        related = list(_related(rule, config, scope, key))
+    severity, fails = scope.first(rule["severity"]), scope.first(rule["fails"])
+    if event is not None and "fails" in event.key and not rule["fails"]:
+        fails = event.key["fails"]
+    advice = scope.text(scope.first(rule["help"])) or None
+    message = scope.text(scope.first(rule["message"]))
+    finding = Finding(
+        rule["code"], rule["name"], severity, None if fails == "not" else fails, place_of(document, span), key, message,
+        advice, tuple(related), rule["url"],
+    )  # fmt: skip
+    return span, finding
+
+
+def _primary(paths: list[str], config: Config) -> tuple[str, Span]:
+    """The first of the rule's keys that is written; else the brace that opens the file's object."""
+    for path in paths:
+        entry = config.entry(path)
+        if entry is not None:
+            return path, _shown(config.document, entry.span, entry.key_span)
+    start = config.document.root.span.start
+    return paths[0] if paths else "", Span(start, start + 1)
+
+
+def _shown(document: Document, span: Span, key_span: Span) -> Span:
+    """The whole `"key": value` where it stands on one line, else the key."""
+    return span if "\n" not in document.text[span.start : span.end] else key_span
+
+
+def _related(rule: Rule, config: Config, scope: Scope, primary: str) -> Iterator[Related]:
+    for path, note in rule["related"]:
+        entry = config.entry(path)
+        if entry is not None and path != primary:
+            place = place_of(config.document, _shown(config.document, entry.span, entry.key_span))
+            yield Related(place, scope.text(note))
+
+
+def unusable_result(path: str, problem: Unusable, rules: list[Rule]) -> Result:
+    """The result for a file that can't be read: one finding, of the rule that the problem names."""
+    rule = next(rule for rule in rules if rule["name"] == problem.rule)
+    place = Place(path, 1, 1, 1, 1)
+    if problem.span is not None and problem.text is not None:
+        place = place_of(Document(path, problem.text, Node("null", 0), []), problem.span)
+    finding = Finding(rule["code"], rule["name"], "error", "parse", place, "", problem.message, url=rule["url"])
+    return Result(path, [finding], unusable=True, text=problem.text)

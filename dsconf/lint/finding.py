@@ -1,0 +1,51 @@
+"""What a rule found: frozen, with every place already in lines and columns."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from dsconf.document.node import Document, Span
+
+Severity = Literal["error", "warning", "info"]
+Fails = Literal["parse", "launch", "init", "step", "save", "load"]
+
+
+class Place(NamedTuple):
+    """A piece of a file: 1-based lines and columns in code points, the end exclusive."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class Related(NamedTuple):
+    """Another place that a finding speaks of."""
+
+    place: Place
+    message: str
+
+
+class Finding(NamedTuple):
+    """One finding of one rule."""
+
+    code: str
+    rule: str
+    severity: Severity
+    fails: Fails | None
+    """When the run would break; None: it would not."""
+    place: Place
+    key: str
+    """The dotted path of the key, "" for the whole file."""
+    message: str
+    help: str | None = None
+    """What to write instead."""
+    related: tuple[Related, ...] = ()
+    url: str = ""
+    """The page of the rule."""
+
+
+def place_of(document: Document, span: Span) -> Place:
+    """The place of a span of a document."""
+    return Place(document.path, *document.position(span.start), *document.position(span.end))

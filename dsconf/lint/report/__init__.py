@@ -1,0 +1,18 @@
+"""Reporters: one module each, all with `render(results) -> str`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from dsconf.lint.engine import Result
+
+FORMATS = ("full", "concise", "json")
+"""The values of --output-format; each names the module beside this one."""
+
+
+def reporter(name: str) -> Callable[[Sequence[Result]], str]:
+    """The reporter of a format; only its module is imported."""
+    module = {"json": "json_"}.get(name, name)
+    render: Callable[[Sequence[Result]], str] = import_module(f"dsconf.lint.report.{module}").render
+    return render

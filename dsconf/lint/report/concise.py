@@ -1,0 +1,19 @@
+"""One problem a line, in the form that editors and grep parse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dsconf.lint.engine import Result
+from dsconf.lint.report.summary import summary
+
+
+def render(results: Sequence[Result]) -> str:
+    """`file:line:column: CODE severity: message` for each finding, then the summary."""
+    lines = []
+    for result in results:
+        for finding in result.findings:
+            place = finding.place
+            where = f"{place.file}:{place.line}:{place.column}"
+            lines.append(f"{where}: {finding.code} {finding.severity}: {finding.message}")
+    return "\n".join([*lines, *summary(results)])

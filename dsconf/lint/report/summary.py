@@ -1,0 +1,40 @@
+"""The last lines that a person reads: how much was found, and what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dsconf.config.context import OPTIONS
+from dsconf.lint.engine import Result
+
+
+def counted(number: int, noun: str) -> str:
+    """`3 errors`, `1 error`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def summary(results: Sequence[Result]) -> list[str]:
+    """The closing lines for all files together."""
+    findings = [finding for result in results for finding in result.findings]
+    levels = [
+        counted(number, level) if level != "info" else f"{number} info"
+        for level in ("error", "warning", "info")
+        if (number := sum(finding.severity == level for finding in findings))
+    ]
+    read = [result for result in results if result.skipped is None]
+    files = counted(len(read), "file")
+    lines = [f"{result.file}: skipped, {result.skipped}" for result in results if result.skipped is not None]
+    if findings:
+        lines.append(f"Found {counted(len(findings), 'problem')} ({', '.join(levels)}) in {files}.")
+    elif read:
+        lines.append(f"No problems found in {files}.")
+    missing: dict[str, list[str]] = {}
+    for result in results:
+        for rule, field in result.missing_context:
+            rules = missing.setdefault(OPTIONS[field], [])
+            if rule not in rules:
+                rules.append(rule)
+    if missing:
+        parts = [f"{', '.join(rules)} ({option})" for option, rules in sorted(missing.items())]
+        lines.append(f"Not checked without more context: {'; '.join(parts)}.")
+    return lines

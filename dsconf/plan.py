@@ -40,7 +40,7 @@ class Precision(_Frozen):
     """Dtypes of the parts of a step."""
 
     compute: Dtype | Unresolved = "fp32"
-    """Parameters in forward and backward."""
+    """Parameters in forward and backward; fp32 casts nothing, so that a model loaded in 16 bits stays so."""
     reduce: Dtype | None = None
     """Gradients between GPUs; None: as `compute`."""
     accumulate: Dtype | None = None
@@ -49,8 +49,6 @@ class Precision(_Frozen):
     """The weights that the optimizer updates."""
     round_initial_weights: bool = True
     """Whether the masters start from weights rounded to `compute`."""
-    skip_non_finite: bool = True
-    """Whether a step with an infinite or undefined gradient norm is left out."""
 
 
 class Sharding(_Frozen):

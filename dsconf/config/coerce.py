@@ -13,17 +13,32 @@ Node = Mapping[str, Any]
 Fails = Literal["parse", "init", "step"]
 
 # What pydantic strips around a number: Unicode's white space, which str.strip() only nearly is.
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"  # noqa: E501
+_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
 _TRUE = ("1", "on", "t", "true", "y", "yes")
 _FALSE = ("0", "off", "f", "false", "n", "no")
 _NUMBERS = ("int", "float")
+
+_WORDS = {
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a string",
+    "list": "a list",
+    "object": "an object",
+    "any": "any value",
+}
+_PLURALS = {"int": "integers", "float": "numbers", "bool": "booleans", "str": "strings"}
+_LIMITS = (("exclusive_min", "above"), ("max", "up to"), ("exclusive_max", "below"))
 
 
 class Invalid(NamedTuple):
     """A value that DeepSpeed refuses."""
 
     fails: Fails
-    """When: reading the config, in deepspeed.initialize, or in the first optimizer step that needs the value."""
+    """When: reading the config, in deepspeed.initialize, or in the first step that needs the value."""
     expected: str
     """What should stand there, in words: "an integer", "one of 0, 1, 2, 3"."""
 
@@ -35,8 +50,8 @@ class _Refused(Exception):
 def coerce(node: Node, reader: str, value: object) -> object | Invalid:
     """What becomes of `value` in the key that `node` of a key table describes.
 
-    `reader` is that of the section that holds the key: "pydantic" converts, and takes "auto" for an absent key;
-    "raw" keeps a value as it is.
+    `reader` is that of the section that holds the key: "pydantic" converts, and takes "auto" for an absent
+    key; "raw" keeps a value as it is.
     """
     if node.get("status") == "removed":
         return Invalid(node.get("wrong_fails", "parse"), "nothing: the key was removed")
@@ -67,18 +82,6 @@ def expected(node: Node) -> str:
     return words + (" or null" if node.get("nullable") else "")
 
 
-_WORDS = {
-    "int": "an integer",
-    "float": "a number",
-    "bool": "true or false",
-    "str": "a string",
-    "list": "a list",
-    "object": "an object",
-    "any": "any value",
-}
-_PLURALS = {"int": "integers", "float": "numbers", "bool": "booleans", "str": "strings"}
-
-
 def _words(node: Node, kind: str) -> str:
     if kind == "list" and "items" in node:
         return f"a list of {_PLURALS[node['items']]}"
@@ -91,9 +94,6 @@ def _words(node: Node, kind: str) -> str:
         return f"{words} of {node['min']} or more"
     limits = [f"{word} {node[name]}" for name, word in _LIMITS if name in node]
     return " ".join([words, " and ".join(limits)]).strip()
-
-
-_LIMITS = (("exclusive_min", "above"), ("max", "up to"), ("exclusive_max", "below"))
 
 
 def _types(node: Node) -> list[str]:
@@ -162,7 +162,7 @@ def _raw_text_fits(node: Node, types: list[str], value: object) -> bool:
 
 def _lax(node: Node, types: list[str], value: object) -> object:
     """The value that pydantic's lax mode makes of it. Raises _Refused."""
-    if value is None and node.get("nullable") or "any" in types:
+    if (value is None and node.get("nullable")) or "any" in types:
         return value
     if "str" in types and isinstance(value, str):
         if value not in node.get("values", (value,)):
@@ -243,7 +243,7 @@ def _float(value: object, node: Node) -> float:
 
 
 def _python_number(value: object, kind: type[int] | type[float]) -> float:
-    """What the validators of fp16 make of a value: int() or float() of Python, no booleans, nothing infinite."""
+    """What the validators of fp16 make of a value: Python's int() or float(), no booleans, finite."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise _Refused
     try:

@@ -35,8 +35,16 @@ def find_blocks(module: nn.Module) -> list[nn.Module]:
     return blocks
 
 
+def loaded_dtype(model: nn.Module) -> torch.dtype:
+    """The dtype of the trainable parameters as they were loaded."""
+    dtypes = {param.dtype for param in model.parameters() if param.requires_grad}
+    if len(dtypes) != 1:
+        raise ValueError(f"the trainable parameters have to have one dtype, not {sorted(map(str, dtypes))}")
+    return dtypes.pop()
+
+
 def prepare(module: nn.Module, device: torch.device) -> None:
-    """Move what is not yet sharded to the device, with rank 0's weights; trainable parameters become fp32 masters."""
+    """Put rank 0's weights on the device; trainable parameters become fp32 masters."""
     for buffer in module.buffers():
         buffer.data = buffer.data.to(device)
     for param in module.parameters():
@@ -61,7 +69,7 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
             raise ValueError(f"the batch sizes are for {WORLD_SIZE} ranks, this run has {dist.get_world_size()}")
     if ANY_PRECISION:
         if PARAM_DTYPE not in (torch.float32, torch.bfloat16):
-            raise ValueError("fp16 needs loss scaling: translate with --set fp16.enabled=true --set bf16.enabled=false")
+            raise ValueError("fp16 needs loss scaling: translate with --set fp16.enabled=true")
     mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
     if MIXED_PRECISION:
         policy = MixedPrecisionPolicy(
@@ -70,7 +78,11 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
             cast_forward_inputs=False,  # DeepSpeed casts no inputs: give the model inputs of the right dtype
         )
     else:
-        policy = MixedPrecisionPolicy()  # fp32 throughout
+        policy = MixedPrecisionPolicy(
+            param_dtype=loaded_dtype(model),  # DeepSpeed casts nothing without a bf16 or fp16 section
+            reduce_dtype=torch.float32,
+            cast_forward_inputs=False,
+        )
     for module in [*find_blocks(model), model]:
         prepare(module, device)
         fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=True)

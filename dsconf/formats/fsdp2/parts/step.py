@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,7 +12,6 @@ from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LRScheduler
 
 CLIPPED = True
-SKIP_NON_FINITE = True
 
 GRADIENT_ACCUMULATION_STEPS = 1
 CLIP_NORM = 1.0
@@ -40,10 +40,7 @@ def train_step(
     else:
         norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     grad_norm = (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()
-    if SKIP_NON_FINITE:
-        skipped = not torch.isfinite(torch.tensor(grad_norm)).item()
-    else:
-        skipped = False
+    skipped = not math.isfinite(grad_norm)
     if not skipped:
         optimizer.step()
         if scheduler is not None:

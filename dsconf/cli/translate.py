@@ -1,0 +1,77 @@
+"""`dsconf translate`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from dsconf.cli.options import context_options, take_context
+
+
+@click.command("translate", short_help="Translate a config to FSDP2 code.")
+@click.argument("source", type=click.Path())
+@click.option("--to", "target", required=True, type=click.Choice(["fsdp2"]), help="What to write.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A value that counts instead of the file's.")
+@click.option("--blocks", multiple=True, metavar="CLASS", help="Class of the modules to shard one by one.")
+@click.option("--report", "report_path", type=click.Path(dir_okay=False), help="Write the report as JSON, too.")
+@click.option("--force", is_flag=True, help="Write the code even where settings are unsupported.")
+@context_options
+def command(
+    source: str,
+    target: str,
+    settings: tuple[str, ...],
+    blocks: tuple[str, ...],
+    report_path: str | None,
+    force: bool,
+    **options: Any,
+) -> None:
+    """Write SOURCE, a DeepSpeed JSON config, as PyTorch FSDP2 code on stdout, and a report on stderr.
+
+    \b
+    dsconf translate ds_config.json --to fsdp2 > shard.py
+    dsconf translate ds_config.json --to fsdp2 --set gradient_accumulation_steps=4 --report report.json
+    dsconf translate ds_config.json --to fsdp2 --blocks LlamaDecoderLayer
+
+    Exit status: 0 written, 1 a setting is unsupported (no code without --force), 2 SOURCE is unusable.
+    """
+    from dsconf.document.write import write_text
+    from dsconf.lint.report import reporter
+    from dsconf.translate.run import Refused, translate
+    from dsconf.translate.terminal import render
+
+    context = take_context(options)
+    overrides = dict(_setting(text) for text in settings)
+    try:
+        done = translate(source, target, context, overrides, blocks)
+    except Refused as refused:
+        click.echo(reporter("full")([refused.result]), err=True)
+        raise SystemExit(2) from None
+    if report_path is not None:
+        try:
+            write_text(report_path, json.dumps(done.report.as_json(), indent=2, ensure_ascii=False) + "\n")
+        except OSError as error:
+            raise click.UsageError(f"can't write {report_path}: {error.strerror}") from None
+    click.echo(render(done.report), err=True)
+    if done.report.supported or force:
+        click.echo(done.code, nl=False)
+    raise SystemExit(0 if done.report.supported else 1)
+
+
+def _setting(text: str) -> tuple[str, object]:
+    """`KEY=VALUE`, the value as JSON where it is JSON, else as text. Raises BadParameter."""
+    from dsconf.config.effective import spec_at
+    from dsconf.formats.deepspeed.keys import load_keys
+
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
+    try:
+        spec_at(load_keys(), key)
+    except KeyError:
+        raise click.BadParameter(f"DeepSpeed has no key {key!r}", param_hint="--set") from None
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value

@@ -1,0 +1,137 @@
+"""DeepSpeed keys that have no place in the Plan, and what a translation makes of each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dsconf.formats.outcome import Outcome
+
+TRAFFIC = "a hint on how DeepSpeed groups and times its traffic: it changes no number"
+LOGGING = "logging: train_step returns losses, grad_norm, lr and skipped; record them in your script"
+
+
+class Fate(NamedTuple):
+    """What becomes of a key (or a whole section): `otherwise`, or no effect where its value is one of `inert`."""
+
+    otherwise: Outcome
+    note: str
+    inert: tuple[object, ...] = ()
+    action: str | None = None
+
+
+def _hints(prefix: str, names: str, note: str = TRAFFIC) -> dict[str, Fate]:
+    return {f"{prefix}{name}": Fate("no-effect", note) for name in names.split()}
+
+
+_ZERO = "zero_optimization."
+_MASTERS = "16-bit masters are not translated yet"
+
+FATES: dict[str, Fate] = {
+    **_hints(
+        _ZERO,
+        "allgather_bucket_size allgather_partitions reduce_bucket_size reduce_scatter overlap_comm contiguous_gradients "
+        "round_robin_gradients sub_group_size stage3_max_live_parameters stage3_max_reuse_distance "
+        "stage3_prefetch_bucket_size stage3_param_persistence_threshold stage3_model_persistence_threshold "
+        "stage3_module_granularity_threshold stage3_allgather_sequential stage3_use_all_reduce_for_fetch_params "
+        "use_multi_rank_bucket_allreduce parameter_alignment",
+    ),
+    **_hints(
+        _ZERO,
+        "elastic_checkpoint load_from_fp32_weights pipeline_loading_checkpoint",
+        "how DeepSpeed reads its own checkpoints; load_checkpoint reads those of save_checkpoint, on any number of ranks",
+    ),
+    **_hints(
+        _ZERO,
+        "enable_sanity_checks log_trace_cache_warnings override_module_apply save_muon_momentum_buffer_in_memory "
+        "cpu_offload_use_pin_memory ignore_unused_parameters legacy_stage1 leaf_module.classes leaf_module.names "
+        "leaf_module.name_suffixes",
+        "an internal of DeepSpeed's engine: it changes no number",
+    ),
+    **_hints(
+        "",
+        "disable_allgather allgather_size seq_parallel_communication_data_type prescale_gradients",
+    ),
+    **_hints("", "steps_per_print wall_clock_breakdown dump_state memory_breakdown log_level", LOGGING),
+    **_hints("", "tensorboard wandb comet csv_monitor comms_logger flops_profiler timers", LOGGING),
+    **_hints(
+        "",
+        "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer disable_python_gc managed_gradient_accumulation "
+        "use_data_before_expert_parallelism vocabulary_size autotuning datastates_ckpt checkpoint aio",
+        "it acts inside DeepSpeed only, not on the numbers of training",
+    ),
+    "dataloader_drop_last": Fate(
+        "no-effect", "it concerns the data loader that DeepSpeed builds", (), "set drop_last in your DataLoader"
+    ),
+    "activation_checkpointing": Fate(
+        "no-effect",
+        "the section only configures deepspeed.checkpointing, and acts where the model calls that",
+        action="where the model calls deepspeed.checkpointing, use torch.utils.checkpoint instead",
+    ),
+    "pipeline": Fate(
+        "no-effect", "the section acts on a PipelineModule only", action="a PipelineModule can't be translated"
+    ),
+    f"{_ZERO}stage3_gather_16bit_weights_on_model_save": Fate(
+        "exact",
+        "full_state_dict(model) gathers the whole fp32 weights on rank 0",
+        action="cast them to 16 bits before you save them",
+    ),
+    f"{_ZERO}offload_param.device": Fate("unsupported", "parameter offload is not translated yet", ("none",)),
+    f"{_ZERO}offload_optimizer.device": Fate("unsupported", "optimizer offload is not translated yet", ("none",)),
+    f"{_ZERO}cpu_offload": Fate("unsupported", "optimizer offload is not translated yet", (False, None)),
+    f"{_ZERO}cpu_offload_param": Fate("unsupported", "parameter offload is not translated yet", (False, None)),
+    f"{_ZERO}zero_hpz_partition_size": Fate("unsupported", "hpZ is not translated yet", (0, 1)),
+    f"{_ZERO}zero_quantized_weights": Fate("unsupported", "FSDP2 has no quantized all-gather of weights", (False,)),
+    f"{_ZERO}zero_quantized_nontrainable_weights": Fate(
+        "unsupported", "FSDP2 has no quantized all-gather of weights", (False,)
+    ),
+    f"{_ZERO}zero_quantized_gradients": Fate("unsupported", "FSDP2 has no quantized reduction", (False,)),
+    f"{_ZERO}zenflow": Fate("unsupported", "ZenFlow exists in DeepSpeed only"),
+    f"{_ZERO}compute_grad_norm": Fate("unsupported", "train_step always computes the norm", (True,)),
+    "fp16.enabled": Fate("unsupported", "fp16 needs loss scaling, which is not translated yet", (False,)),
+    "bf16.bf16_master_weights_and_grads": Fate("unsupported", _MASTERS, (False,)),
+    "bf16.bf16_optimizer_states": Fate("unsupported", _MASTERS, (False,)),
+    "bf16.immediate_grad_update": Fate("no-effect", "only DeepSpeed's BF16_Optimizer reads it, at stage 1"),
+    "bf16.check_grad_overflow": Fate(
+        "no-effect", "at stage 3 a step whose norm is not finite is left out, whatever this says"
+    ),
+    "torch_autocast": Fate("unsupported", "torch_autocast is not translated yet"),
+    "data_types.buffer_dtype": Fate("unsupported", "a dtype of buffers is not translated yet", (None,)),
+    "data_types.param_dtype": Fate("no-effect", "it has to be the dtype that the precision section gives"),
+    "data_types.keep_in_fp32_modules": Fate(
+        "unsupported", "modules kept in fp32 are not translated yet", ("auto", [])
+    ),
+    "gradient_predivide_factor": Fate("unsupported", "predivision is not translated yet", (1, 1.0)),
+    "gradient_allreduce_op": Fate("unsupported", "gradients that are summed are not translated yet", ("mean",)),
+    "sequence_parallel_size": Fate("unsupported", "sequence parallelism is not translated", (1, None)),
+    "data_parallel_size": Fate("unsupported", "a mesh of DeepSpeed's is not translated", (None,)),
+    "tensor_parallel": Fate("unsupported", "tensor parallelism is not translated yet"),
+    "expert_parallel": Fate("unsupported", "expert parallelism is not translated"),
+    "compile": Fate("unsupported", "DeepCompile exists in DeepSpeed only"),
+    "hybrid_engine": Fate("unsupported", "the hybrid engine exists in DeepSpeed only"),
+    "weight_quantization": Fate("unsupported", "weight quantization is not translated"),
+    "data_efficiency": Fate("unsupported", "DeepSpeed's data efficiency library is not translated"),
+    "optimizer.legacy_fusion": Fate("no-effect", "only DeepSpeed's fp16 optimizer of stage 0 reads it"),
+    "optimizer.params.torch_adam": Fate("no-effect", "which kernel computes AdamW; the emitted code uses torch's"),
+    "optimizer.params.foreach": Fate("no-effect", "how torch loops over the parameters"),
+    "optimizer.params.fused": Fate("no-effect", "how torch loops over the parameters"),
+    "optimizer.params.set_grad_none": Fate("no-effect", "zero_grad() frees the gradients, as torch does by default"),
+    "optimizer.params.fp32_optimizer_states": Fate("no-effect", "only DeepSpeed's CPU optimizers read it"),
+    "optimizer.params.bias_correction": Fate("unsupported", "AdamW without bias correction", (True,)),
+    "optimizer.params.amsgrad": Fate("unsupported", "amsgrad is not translated yet", (False,)),
+    "optimizer.params.max_grad_norm": Fate(
+        "rejected-by-source", "DeepSpeed refuses it", action="write gradient_clipping at the top level"
+    ),
+    "scheduler.params.last_batch_iteration": Fate("unsupported", "a first step other than 0", (-1,)),
+}
+"""By path. A row for a section holds for all its keys."""
+
+SWITCHED = {
+    "zero_optimization.offload_param": ("zero_optimization.offload_param.device", "none"),
+    "zero_optimization.offload_optimizer": ("zero_optimization.offload_optimizer.device", "none"),
+    "fp16": ("fp16.enabled", False),
+    "bf16": ("bf16.enabled", False),
+}
+"""Sections that act only while a key has another value than the one named."""
+
+ENABLED = ("torch_autocast", "compile", "hybrid_engine", "expert_parallel", "data_efficiency")
+"""Sections that act only where their key `enabled` (in `compile`: `deepcompile`) is true."""

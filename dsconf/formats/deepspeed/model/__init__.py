@@ -1,0 +1,8 @@
+"""The keys of a DeepSpeed 0.19.8 config: the one place where they are declared."""
+
+from __future__ import annotations
+
+from dsconf.formats.deepspeed.model.base import PydanticSection, Reads, Section
+from dsconf.formats.deepspeed.model.root import DeepSpeedConfig
+
+__all__ = ["DeepSpeedConfig", "PydanticSection", "Reads", "Section"]

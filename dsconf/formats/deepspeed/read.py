@@ -1,0 +1,333 @@
+"""From a DeepSpeed Config to the Plan, with the outcome of every key that has no place in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+from dsconf.config.derive import Facts
+from dsconf.config.effective import UNKNOWN, Config
+from dsconf.document.node import Node
+from dsconf.formats.deepspeed.fate import ENABLED, FATES, SWITCHED
+from dsconf.formats.outcome import Item, Outcome
+from dsconf.plan import Batch, Clipping, Optimizer, Plan, Precision, Schedule, Sharding, Unresolved
+
+FIELDS = {
+    "train_batch_size": "batch.total",
+    "train_micro_batch_size_per_gpu": "batch.micro",
+    "gradient_accumulation_steps": "batch.accumulation",
+    "bf16.enabled": "precision.compute",
+    "fp16.enabled": "precision.compute",
+    "communication_data_type": "precision.reduce",
+    "data_types.grad_accum_dtype": "precision.accumulate",
+    "zero_optimization.stage": "sharding.partition",
+    "gradient_clipping": "clipping.max_norm",
+    "optimizer.type": "optimizer.name",
+    "optimizer.params.adam_w_mode": "optimizer.name",
+    "optimizer.params.lr": "optimizer.lr",
+    "optimizer.params.betas": "optimizer.betas",
+    "optimizer.params.eps": "optimizer.eps",
+    "optimizer.params.weight_decay": "optimizer.weight_decay",
+    "scheduler.type": "schedule.name",
+    "scheduler.params.warmup_min_lr": "schedule.min_lr",
+    "scheduler.params.warmup_max_lr": "schedule.max_lr",
+    "scheduler.params.warmup_num_steps": "schedule.warmup_steps",
+    "scheduler.params.warmup_type": "schedule.warmup",
+    "scheduler.params.total_num_steps": "schedule.total_steps",
+}
+"""The field of the Plan that each key goes to."""
+
+_Partition = Literal["nothing", "optimizer", "gradients", "parameters"]
+_DTYPES = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}
+_FP16 = FATES["fp16.enabled"].note
+_PARTITIONS: tuple[_Partition, ...] = ("nothing", "optimizer", "gradients", "parameters")
+
+
+class Remark(NamedTuple):
+    """What the source itself makes of a key: the outcome is not better than this, whatever the target does."""
+
+    outcome: Outcome
+    note: str
+
+
+class Reading(NamedTuple):
+    """A Plan and where it comes from."""
+
+    plan: Plan
+    items: list[Item]
+    """Keys without a place in the Plan, with their outcome."""
+    remarks: dict[str, Remark]
+    """By key."""
+    in_force: dict[str, object]
+    """Keys that are not written and whose defaults change training, with the value."""
+
+
+def read(config: Config) -> Reading:
+    """Read a Config that lint has no error for.
+
+    Unsupported settings are items of the Reading, not exceptions: their fields keep the Plan's defaults.
+    """
+    return _Reader(config).run()
+
+
+class _Reader:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.facts = Facts(config)
+        self.items: list[Item] = []
+        self.remarks: dict[str, Remark] = {}
+        self.in_force: dict[str, object] = {}
+
+    def run(self) -> Reading:
+        optimizer, schedule = self._optimizer(), self._schedule()
+        plan = Plan(
+            batch=self._batch(),
+            precision=self._precision(),
+            sharding=self._sharding(),
+            optimizer=optimizer,
+            schedule=schedule,
+            clipping=self._clipping(),
+        )
+        self._remark_on_rounding(plan)
+        placed = set(FIELDS) - {item.key for item in self.items}
+        self.items += [item for item in self._leftovers(placed)]
+        return Reading(plan, self.items, self.remarks, self.in_force)
+
+    # ---- values ------------------------------------------------------------------------------------
+
+    def _value(self, path: str) -> Any:
+        """The effective value; Unresolved where it is left open ("auto", or missing without a default)."""
+        value = self.config.value(path)
+        return Unresolved(key=path) if value is UNKNOWN else value
+
+    def _unsupported(self, path: str, note: str, action: str | None = None) -> None:
+        written = self.config.present(path)
+        value = self.config.raw(path) if written else self.config.value(path)
+        value = None if value is UNKNOWN else value
+        self.items.append(Item(path, value, "unsupported", note=note, action=action, written=written))
+
+    # ---- sections ----------------------------------------------------------------------------------
+
+    def _batch(self) -> Batch:
+        def size(path: str, fact: str) -> int | Unresolved | None:
+            value = self.facts.value(fact)
+            if isinstance(value, int | float) and value == int(value):
+                return int(value)
+            open_ = self.config.raw(path) == "auto" or self.config.raw("train_batch_size") is not None
+            return Unresolved(key=path) if open_ else None
+
+        total = self.config.value("train_batch_size")
+        micro = size("train_micro_batch_size_per_gpu", "micro_batch")
+        steps = size("gradient_accumulation_steps", "accumulation_steps")
+        world = None
+        if isinstance(total, int | float):
+            total = int(total)
+            if isinstance(micro, int) and isinstance(steps, int):
+                world = total // (micro * steps)
+        else:
+            total = Unresolved(key="train_batch_size") if self.config.raw("train_batch_size") == "auto" else None
+        return Batch(micro=micro, accumulation=1 if steps is None else steps, total=total, world_size=world)
+
+    def _precision(self) -> Precision:
+        compute: Any = self.facts.value("precision")
+        if compute is UNKNOWN:
+            open_ = "bf16.enabled" if self.config.raw("bf16.enabled") == "auto" else "fp16.enabled"
+            compute = Unresolved(key=open_)
+        if compute == "fp16":
+            self._unsupported("fp16.enabled", _FP16)
+            compute = "fp32"
+        reduce = self._dtype("communication_data_type", compute)
+        accumulate = self._dtype("data_types.grad_accum_dtype", compute)
+        return Precision(compute=compute, reduce=reduce, accumulate=accumulate)
+
+    def _dtype(self, path: str, compute: object) -> Any:
+        """A dtype of gradients: as the parameters, or fp32; None where it is not written."""
+        value = self.config.value(path)
+        if not isinstance(value, str):
+            return None
+        value = _DTYPES.get(value.lower(), value.lower())
+        if value == "fp32" or value == compute:
+            return value
+        self._unsupported(path, f"{value} gradients of other than {value} parameters are not translated yet")
+        return None
+
+    def _sharding(self) -> Sharding:
+        stage = self.config.value("zero_optimization.stage")
+        if self.config.raw("zero_optimization") is True:
+            stage = 1
+        if stage == 3 and not isinstance(stage, bool):
+            return Sharding(partition="parameters")
+        if not isinstance(stage, int):
+            note, stage = "the stage is not known", 0
+        else:
+            note = f"stage {int(stage)} is not translated yet: only stage 3 is"
+        self._unsupported("zero_optimization.stage", note, "--set zero_optimization.stage=3 translates it as ZeRO-3")
+        return Sharding(partition=_PARTITIONS[int(stage)])
+
+    def _clipping(self) -> Clipping:
+        path = "gradient_clipping"
+        norm = self._value(path)
+        if not self.config.present(path) and isinstance(norm, int | float) and norm > 0:
+            self.in_force[path] = norm
+        if isinstance(norm, int | float):
+            norm = float(norm) if norm > 0 else None
+        return Clipping(max_norm=norm)
+
+    def _optimizer(self) -> Optimizer | None:
+        name = self.config.value("optimizer.type")
+        if name is UNKNOWN or name is None:
+            return None
+        lowered = str(name).lower()
+        if lowered not in ("adam", "adamw"):
+            self._unsupported("optimizer.type", f"{name} is not translated yet: Adam and AdamW are")
+            return None
+        if lowered == "adam":
+            if self.config.value("optimizer.params.adam_w_mode") is False:
+                self._unsupported("optimizer.params.adam_w_mode", "Adam with L2 regularisation is not translated yet")
+            self.remarks["optimizer.type"] = Remark("exact", "DeepSpeed's Adam is AdamW unless adam_w_mode is false")
+        torch_adam = self.config.value("optimizer.params.torch_adam") is True
+        defaults: dict[str, float] = {"lr": 0.001, "weight_decay": 0.01 if torch_adam else 0.0}
+        for key, default in defaults.items():
+            if not self.config.present(f"optimizer.params.{key}"):
+                self.in_force[f"optimizer.params.{key}"] = default
+        betas = self._value("optimizer.params.betas")
+        if isinstance(betas, list):
+            good = len(betas) == 2 and all(isinstance(beta, int | float) for beta in betas)
+            betas = tuple(betas) if good else Unresolved(key="optimizer.params.betas")
+        if not torch_adam:
+            note = "DeepSpeed's own Adam kernel rounds differently from torch.optim.AdamW"
+            known = self.remarks.get("optimizer.type")
+            self.remarks["optimizer.type"] = Remark("close", f"{known.note}; {note}" if known else note)
+        return Optimizer(
+            name="AdamW",
+            lr=self._value("optimizer.params.lr"),
+            betas=betas,
+            eps=self._value("optimizer.params.eps"),
+            weight_decay=self.in_force.get("optimizer.params.weight_decay", self._value("optimizer.params.weight_decay")),
+        )
+
+    def _schedule(self) -> Schedule | None:
+        name = self.config.value("scheduler.type")
+        if name is UNKNOWN or name is None:
+            return None
+        if name not in ("WarmupLR", "WarmupDecayLR"):
+            self._unsupported("scheduler.type", f"{name} is not translated yet: WarmupLR and WarmupDecayLR are")
+            return None
+        prefix = "scheduler.params."
+        for key in ("warmup_min_lr", "warmup_max_lr"):
+            if isinstance(self.config.value(prefix + key), list):
+                self._unsupported(prefix + key, "one rate per parameter group is not translated yet")
+                return None
+        decays = name == "WarmupDecayLR"
+        peak = self._value(f"{prefix}warmup_max_lr")
+        if decays and not self.config.present(f"{prefix}warmup_max_lr"):
+            peak = self.in_force[f"{prefix}warmup_max_lr"] = 0.001
+        return Schedule(
+            name=name,
+            min_lr=self._value(f"{prefix}warmup_min_lr"),
+            max_lr=peak,
+            warmup_steps=self._value(f"{prefix}warmup_num_steps"),
+            warmup="linear" if self.config.raw(f"{prefix}warmup_type") == "linear" else "log",
+            total_steps=self._total_steps(decays),
+        )
+
+    def _total_steps(self, decays: bool) -> Any:
+        path = "scheduler.params.total_num_steps"
+        if not decays:
+            if self.config.present(path):
+                note = "WarmupLR does not take it: deepspeed.initialize raises TypeError"
+                self.items.append(Item(path, self.config.raw(path), "rejected-by-source", note=note, action="remove it"))
+            return None
+        value = self._value(path)
+        if value is None:
+            value = Unresolved(key=path)
+        if not self.config.present(path):
+            self.in_force[path] = None
+            self.remarks[path] = Remark("exact", "WarmupDecayLR can't be built without it")
+        return value
+
+    def _remark_on_rounding(self, plan: Plan) -> None:
+        """Roundings that DeepSpeed has and no PyTorch code repeats; figures are bounds that the parity runs hold."""
+        if plan.precision.compute == "fp32":
+            return
+        path = "zero_optimization.memory_efficient_linear"
+        if plan.sharding.partition == "parameters" and self.config.value(path) is not False:
+            written = self.config.present(path)
+            note = "DeepSpeed replaces F.linear by a version that rounds once more in bf16"
+            self.items.append(Item(path, True, "close", note=note, written=written))
+        steps = plan.batch.accumulation
+        if steps != 1 and plan.precision.accumulate != "fp32":
+            path = "data_types.grad_accum_dtype"
+            note = "DeepSpeed adds up the gradients of the micro batches in bf16; FSDP2 does it in fp32"
+            self.remarks[path] = Remark("close", note)
+            if not self.config.present(path):
+                self.in_force[path] = "bf16"
+
+    # ---- keys without a place ----------------------------------------------------------------------
+
+    def _leftovers(self, placed: set[str]) -> Iterator[Item]:
+        """An item for every written key that has none yet, and no place in the Plan."""
+        done = {item.key for item in self.items}
+        for item in self.config.written:
+            if item.path in placed | done or (item.spec is not None and self._opens(item.path, item.entry.node)):
+                continue
+            if any(item.path.startswith(f"{key}.") for key in done):
+                continue
+            done.add(item.path)
+            value = item.entry.node.plain()
+            if item.spec is None:
+                note = "DeepSpeed does not know this key and ignores it"
+                if item.section.get("unknown") == "depends":
+                    note = "this argument is not translated yet"
+                    yield Item(item.path, value, "unsupported", note=note)
+                    continue
+                yield Item(item.path, value, "no-effect", note=note)
+            elif item.spec.get("status") == "removed":
+                yield Item(item.path, value, "rejected-by-source", note="DeepSpeed 0.19.8 has removed this key")
+            else:
+                yield self._fate(item.path, value)
+
+    def _opens(self, path: str, node: Node) -> bool:
+        """Whether the keys of an object get items of their own."""
+        return node.kind == "object" and bool(node.entries) and path not in FATES
+
+    def _fate(self, path: str, value: object) -> Item:
+        for section, (switch, off) in SWITCHED.items():
+            if path.startswith(f"{section}.") and path != switch:
+                return self._part(path, value, switch, off)
+        fate = FATES.get(path)
+        if fate is None:
+            return self._without_fate(path, value)
+        inert = any(_same(self.config.value(path), quiet) for quiet in fate.inert)
+        if inert or (path in ENABLED and not self._enabled(path, value)):
+            return Item(path, value, "no-effect", note="it is off")
+        return Item(path, value, fate.otherwise, note=fate.note, action=fate.action)
+
+    def _part(self, path: str, value: object, switch: str, off: object) -> Item:
+        """A key of a section that acts only while another key is on."""
+        state = self.config.value(switch)
+        if state == off:
+            return Item(path, value, "no-effect", note=f"{switch} is {'none' if off == 'none' else 'false'}")
+        if path in FATES and not any(_same(self.config.value(path), quiet) for quiet in FATES[path].inert):
+            return Item(path, value, FATES[path].otherwise, note=FATES[path].note)
+        if switch in FATES and state is not UNKNOWN:
+            return Item(path, value, "unsupported", note=FATES[switch].note)
+        return Item(path, value, "no-effect", note="it is off" if path in FATES else "it acts in fp16 only")
+
+    def _without_fate(self, path: str, value: object) -> Item:
+        if value in ({}, [], None):
+            return Item(path, value, "no-effect", note="it is empty")
+        section, _, rest = path.partition(".params.")
+        if rest:
+            name = self.config.raw(f"{section}.type")
+            note = f"{name} does not take it: deepspeed.initialize raises TypeError"
+            return Item(path, value, "rejected-by-source", note=note, action="remove it")
+        return Item(path, value, "unsupported", note="this key is not translated yet")
+
+    def _enabled(self, path: str, value: object) -> bool:
+        switch = "deepcompile" if path == "compile" else "enabled"
+        return isinstance(value, dict) and value.get(switch) not in (None, False)
+
+
+def _same(value: object, other: object) -> bool:
+    return type(value) is type(other) and value == other

@@ -1,0 +1,226 @@
+"""Assembles a module from the functions in `parts/` (see there for how parts are written)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import libcst as cst
+from libcst import matchers as m
+
+_PARTS = Path(__file__).parent / "parts"
+_FUTURE = "__future__"
+_STANDARD = ("math", "collections", "pathlib", "typing")
+
+
+class Constant(NamedTuple):
+    """The value of a constant as Python source, and the comment that says where it comes from."""
+
+    source: str
+    comment: str
+
+
+class Alias(NamedTuple):
+    """A constant that has the value of another one, by name."""
+
+    of: str
+
+
+class Needed(NamedTuple):
+    """A constant that the user has to give: it becomes a keyword-only parameter of this type."""
+
+    annotation: str
+
+
+def emit(
+    docstring: str,
+    functions: Sequence[tuple[str, Sequence[str]]],
+    flags: Mapping[str, bool],
+    constants: Mapping[str, Constant | Needed | Alias],
+) -> str:
+    """The source of a module.
+
+    `functions` are the names to take, by part; `flags` and `constants` are the values of the parts' constants. Raises
+    KeyError for a name that the part does not define.
+    """
+    fold = _Fold(flags, {name: constant.of for name, constant in constants.items() if isinstance(constant, Alias)})
+    imports: list[cst.Import | cst.ImportFrom] = []
+    body: list[cst.FunctionDef | cst.ClassDef] = []
+    for part, names in functions:
+        tree = cst.parse_module((_PARTS / f"{part}.py").read_text(encoding="utf-8"))
+        tree = cst.ensure_type(tree.visit(fold), cst.Module)
+        defined = {
+            node.name.value: node for node in tree.body if isinstance(node, cst.FunctionDef | cst.ClassDef)
+        }
+        body += [defined[name] for name in names]
+        imports += [
+            line
+            for statement in tree.body
+            if isinstance(statement, cst.SimpleStatementLine)
+            for line in statement.body
+            if isinstance(line, cst.Import | cst.ImportFrom)
+        ]
+    body = _with_parameters(body, {name: c.annotation for name, c in constants.items() if isinstance(c, Needed)})
+    used = set().union(*(_names(node) for node in body))
+    lines = [
+        f"{name} = {constant.source}  # {constant.comment}"
+        for name, constant in constants.items()
+        if isinstance(constant, Constant) and name in used
+    ]
+    for line in lines:
+        used |= _names(cst.parse_module(line))
+    blocks = [f'"""{docstring}"""', _import_lines(imports, used)]
+    if lines:
+        blocks.append("\n".join(lines))
+    code = [cst.Module(body=[node.with_changes(leading_lines=[])]).code.strip("\n") for node in body]
+    return "\n\n".join(blocks) + "\n\n\n" + "\n\n\n".join(code) + "\n"
+
+
+class _Fold(cst.CSTTransformer):
+    """Replaces `if FLAG: ... else: ...` by the branch that the flag takes, and a constant by what it is an alias of."""
+
+    def __init__(self, flags: Mapping[str, bool], aliases: Mapping[str, str]) -> None:
+        super().__init__()
+        self.flags = flags
+        self.aliases = aliases
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
+        return updated_node.with_changes(value=self.aliases.get(updated_node.value, updated_node.value))
+
+    def leave_If(
+        self, original_node: cst.If, updated_node: cst.If
+    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
+        test = updated_node.test
+        if not isinstance(test, cst.Name) or test.value not in self.flags:
+            return updated_node
+        if self.flags[test.value]:
+            branch: cst.BaseSuite = updated_node.body
+        elif isinstance(updated_node.orelse, cst.Else):
+            branch = updated_node.orelse.body
+        elif isinstance(updated_node.orelse, cst.If):
+            return updated_node.orelse
+        else:
+            return cst.RemoveFromParent()
+        return cst.FlattenSentinel(cst.ensure_type(branch, cst.IndentedBlock).body)  # type: ignore[arg-type]
+
+
+def _names(node: cst.CSTNode) -> set[str]:
+    """Every identifier in a piece of code that stands for itself (attributes after a dot don't)."""
+    attributes = {id(found.attr) for found in m.findall(node, m.Attribute()) if isinstance(found, cst.Attribute)}
+    return {
+        found.value for found in m.findall(node, m.Name()) if isinstance(found, cst.Name) and id(found) not in attributes
+    }
+
+
+Definition = cst.FunctionDef | cst.ClassDef
+
+
+def _with_parameters(body: list[Definition], needed: Mapping[str, str]) -> list[Definition]:
+    """Turn needed constants into keyword-only parameters, handed down through calls between the functions."""
+    uses = {node.name.value: _names(node) & set(needed) for node in body}
+    calls = {node.name.value: (_names(node) & set(uses)) - {node.name.value} for node in body}
+    changed = True
+    while changed:
+        changed = False
+        for name, called in calls.items():
+            wanted = uses[name].union(*(uses[other] for other in called))
+            changed |= wanted != uses[name]
+            uses[name] = wanted
+    order = list(needed)
+    sorted_uses = {name: sorted(wanted, key=order.index) for name, wanted in uses.items()}
+    return [
+        cst.ensure_type(node.visit(_Parameters(node.name.value, sorted_uses, needed)), type(node)) for node in body
+    ]
+
+
+class _Parameters(cst.CSTTransformer):
+    def __init__(self, function: str, uses: Mapping[str, list[str]], needed: Mapping[str, str]) -> None:
+        super().__init__()
+        self.function = function
+        self.uses = uses
+        self.needed = needed
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
+        if updated_node.value in self.uses[self.function]:
+            return updated_node.with_changes(value=updated_node.value.lower())
+        return updated_node
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        called = updated_node.func.value if isinstance(updated_node.func, cst.Name) else ""
+        extra = [
+            cst.Arg(
+                keyword=cst.Name(name.lower()),
+                value=cst.Name(name.lower()),
+                equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
+            )
+            for name in self.uses.get(called, ())
+        ]
+        return updated_node.with_changes(args=[*updated_node.args, *extra]) if extra else updated_node
+
+    def leave_FunctionDef(
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+    ) -> cst.FunctionDef:
+        if original_node.name.value != self.function or not self.uses[self.function]:
+            return updated_node
+        params = updated_node.params
+        comma = params.params[-1].comma if params.params else cst.MaybeSentinel.DEFAULT
+        broken = isinstance(comma, cst.Comma)
+        between = params.params[0].comma if broken else cst.MaybeSentinel.DEFAULT
+        extra = [
+            cst.Param(
+                cst.Name(name.lower()),
+                cst.Annotation(cst.parse_expression(self.needed[name])),
+                comma=between if broken else cst.MaybeSentinel.DEFAULT,
+            )
+            for name in self.uses[self.function]
+        ]
+        star: cst.ParamStar | cst.MaybeSentinel = cst.MaybeSentinel.DEFAULT
+        positional = params.params
+        if broken:
+            extra[-1] = extra[-1].with_changes(comma=comma)
+            positional = [*positional[:-1], positional[-1].with_changes(comma=between)]
+            star = cst.ParamStar(comma=cst.ensure_type(between, cst.Comma))
+        return updated_node.with_changes(
+            params=params.with_changes(params=positional, star_arg=star, kwonly_params=extra)
+        )
+
+
+def _import_lines(imports: Sequence[cst.Import | cst.ImportFrom], used: set[str]) -> str:
+    """The imports that are used, merged and in the usual order: standard library first, `import` before `from`."""
+    plain: set[tuple[str, str]] = set()
+    members: dict[str, set[str]] = {}
+    for line in imports:
+        if isinstance(line, cst.Import):
+            for alias in line.names:
+                module, name = _dotted(alias.name), alias.evaluated_alias
+                if (name or module.split(".")[0]) in used:
+                    plain.add((module, name or ""))
+        elif line.module is not None and not isinstance(line.names, cst.ImportStar):
+            module = _dotted(line.module)
+            names = {alias.evaluated_name for alias in line.names}
+            members.setdefault(module, set()).update(names & used if module != _FUTURE else names)
+    groups: list[list[str]] = [[f"from {_FUTURE} import annotations"], [], []]
+    for module, name in sorted(plain):
+        groups[_group(module)].append(f"import {module} as {name}" if name else f"import {module}")
+    for module in sorted(members):
+        if module != _FUTURE and members[module]:
+            groups[_group(module)].append(_from_line(module, members[module]))
+    return "\n\n".join("\n".join(group) for group in groups if group)
+
+
+def _group(module: str) -> int:
+    return 1 if module.split(".")[0] in _STANDARD else 2
+
+
+def _from_line(module: str, names: set[str]) -> str:
+    # The order of ruff's isort: constants, then classes, then functions.
+    ordered = sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+    line = f"from {module} import {', '.join(ordered)}"
+    if len(line) <= 88:
+        return line
+    return "\n".join([f"from {module} import (", *(f"    {name}," for name in ordered), ")"])
+
+
+def _dotted(node: cst.BaseExpression) -> str:
+    return node.value if isinstance(node, cst.Name) else str(cst.Module([]).code_for_node(node))

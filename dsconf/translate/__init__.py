@@ -1,0 +1,1 @@
+"""Source -> Plan -> target, and the report of what became of every key."""

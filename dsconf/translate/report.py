@@ -1,0 +1,90 @@
+"""The report of a translation: an item for every key, and one outcome for the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from dsconf.config.effective import Config
+from dsconf.formats.deepspeed.read import FIELDS, Reading, Remark
+from dsconf.formats.outcome import Item, Landing, Outcome, worst
+from dsconf.plan import Plan
+
+MEASURED: dict[tuple[str, bool], str] = {
+    ("exact", False): "losses and weights equal bit for bit over 8 steps on 2 ranks",
+    ("exact", True): "losses and weights equal bit for bit over 8 steps on 2 ranks",
+    ("close", False): "fp32: loss within 2e-6 over 8 steps on 2 ranks",
+    ("close", True): "bf16: loss within 5e-3 over 8 steps on 2 ranks",
+}
+"""What the parity runs hold for an overall outcome, by outcome and whether the precision is below fp32."""
+
+
+class Report(NamedTuple):
+    """What became of a source."""
+
+    source: str
+    target: str
+    file: str
+    overall: Outcome
+    note: str
+    items: list[Item]
+
+    @property
+    def supported(self) -> bool:
+        """Whether every setting has a counterpart."""
+        return all(item.outcome != "unsupported" for item in self.items)
+
+    def as_json(self) -> dict[str, Any]:
+        """The form that --report writes: version 1."""
+        return {
+            "version": 1,
+            "source": self.source,
+            "target": self.target,
+            "numerics": "deepspeed",
+            "overall": {"outcome": self.overall, "note": self.note},
+            "items": [
+                {
+                    "key": item.key,
+                    "value": item.value,
+                    "outcome": item.outcome,
+                    "target": item.target,
+                    "note": item.note,
+                    "action": item.action,
+                    "written": item.written,
+                }
+                for item in self.items
+            ],
+        }
+
+
+def assemble(config: Config, reading: Reading, landings: Mapping[str, Landing], target: str) -> Report:
+    """Join what the reader and the writer say of each key, in the order of the file."""
+    items = list(reading.items)
+    done = {item.key for item in items}
+    order = {written.path: place for place, written in enumerate(config.written)}
+    placed = [path for path in FIELDS if config.present(path) or path in reading.in_force]
+    for path in placed:
+        if path not in done:
+            items.append(_placed(path, config, reading, landings))
+    items.sort(key=lambda item: (not item.written, order.get(item.key, len(order)), item.key))
+    overall = worst([item.outcome for item in items])
+    return Report("deepspeed", target, config.document.path, overall, _overall_note(overall, reading.plan), items)
+
+
+def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, Landing]) -> Item:
+    written = config.present(path)
+    value = config.raw(path) if written else reading.in_force[path]
+    landing = landings.get(FIELDS[path])
+    if landing is None:
+        section = path.partition(".")[0]
+        return Item(path, value, "unsupported", note=f"it belongs to the {section}, which is not translated")
+    remark = reading.remarks.get(path, Remark("exact", ""))
+    outcome: Outcome = landing.outcome if landing.outcome == "needs-value" else worst([landing.outcome, remark.outcome])
+    notes = [note for note in (remark.note, landing.note) if note]
+    if not written:
+        notes.insert(0, "not written, but in force: DeepSpeed's default")
+    return Item(path, value, outcome, landing.target, "; ".join(dict.fromkeys(notes)), landing.action, written)
+
+
+def _overall_note(overall: Outcome, plan: Plan) -> str:
+    return MEASURED.get((overall, plan.precision.compute != "fp32"), "")

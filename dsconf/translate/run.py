@@ -1,0 +1,77 @@
+"""A translation from start to end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from dsconf import __version__
+from dsconf.config.context import Context
+from dsconf.config.effective import Config
+from dsconf.document.json_scanner import scan
+from dsconf.document.source import Unusable, read_text
+from dsconf.formats.deepspeed.keys import load_keys
+from dsconf.formats.deepspeed.read import FIELDS, Reading, read
+from dsconf.formats.fsdp2.write import write
+from dsconf.lint.engine import Result, lint_config, refuse_relaxations, unusable_result
+from dsconf.lint.index import load_rules
+from dsconf.plan import Wrapping
+from dsconf.translate.report import Report, assemble
+
+TARGETS = ("fsdp2",)
+
+
+class Refused(Exception):
+    """The meaning of the source can't be determined; `result` holds the findings that say why."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.file)
+        self.result = result
+
+
+class Translation(NamedTuple):
+    """The code and the report; the code goes without what the report calls unsupported."""
+
+    code: str
+    report: Report
+
+
+def translate(
+    path: str, target: str, context: Context, overrides: Mapping[str, object], blocks: Sequence[str]
+) -> Translation:
+    """Translate a DeepSpeed JSON file.
+
+    `overrides` are values by dotted path that count instead of the file's, `blocks` the class names of the modules to
+    shard one by one. Raises Refused where the file is unreadable or DeepSpeed would refuse it.
+    """
+    rules = load_rules()
+    try:
+        document = scan(path, read_text(path))
+        refuse_relaxations(document, context)
+    except Unusable as problem:
+        raise Refused(unusable_result(path, problem, rules)) from None
+    config = Config(document, load_keys(), context, overrides)
+    result = lint_config(config, rules)
+    errors = [finding for finding in result.findings if finding.severity == "error"]
+    if errors:
+        raise Refused(result._replace(findings=errors, missing_context=()))
+    reading = read(config)
+    plan = reading.plan.model_copy(update={"wrapping": Wrapping(block_classes=tuple(blocks))})
+    writing = write(plan, _origin(path), _labels(config, reading))
+    return Translation(writing.code, assemble(config, reading, writing.landings, target))
+
+
+def _origin(path: str) -> str:
+    name = path.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"Trains as DeepSpeed does with {name}, on PyTorch FSDP2. Written by dsconf {__version__}."
+
+
+def _labels(config: Config, reading: Reading) -> dict[str, str]:
+    """For each field of the Plan the key that its value comes from."""
+    labels: dict[str, str] = {}
+    for path, field in FIELDS.items():
+        if config.present(path):
+            labels[field] = path
+        else:
+            labels.setdefault(field, f"{path}, not written: DeepSpeed's default")
+    return labels

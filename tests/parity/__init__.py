@@ -1,0 +1,1 @@
+"""Trains small models with the real DeepSpeed and with emitted modules, and compares."""

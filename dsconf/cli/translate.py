@@ -13,9 +13,13 @@ from dsconf.cli.options import context_options, take_context
 @click.command("translate", short_help="Translate a config to FSDP2 code.")
 @click.argument("source", type=click.Path())
 @click.option("--to", "target", required=True, type=click.Choice(["fsdp2"]), help="What to write.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A value that counts instead of the file's.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A value that counts instead of the file's."
+)
 @click.option("--blocks", multiple=True, metavar="CLASS", help="Class of the modules to shard one by one.")
-@click.option("--report", "report_path", type=click.Path(dir_okay=False), help="Write the report as JSON, too.")
+@click.option(
+    "--report", "report_path", type=click.Path(dir_okay=False), help="Write the report as JSON, too."
+)
 @click.option("--force", is_flag=True, help="Write the code even where settings are unsupported.")
 @context_options
 def command(

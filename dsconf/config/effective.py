@@ -65,7 +65,11 @@ class Config:
         for item in self.written:
             known = self._by_path.get(item.path)
             # Of a key written twice the last one counts, of two spellings the canonical one.
-            if known is None or known.entry.key == item.entry.key or item.entry.key == item.path.split(".")[-1]:
+            if (
+                known is None
+                or known.entry.key == item.entry.key
+                or item.entry.key == item.path.split(".")[-1]
+            ):
                 self._by_path[item.path] = item
 
     def entry(self, path: str) -> Entry | None:

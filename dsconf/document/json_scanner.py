@@ -107,7 +107,7 @@ class _Scanner:
 
     def _entry(self, kind: str, top: Node) -> Node:
         if kind != "string":
-            raise self._unexpected(kind, top, 'a key in double quotes')
+            raise self._unexpected(kind, top, "a key in double quotes")
         key, key_span = self._string(), Span(self.start, self.at)
         kind = self._next()
         if kind != ":":
@@ -179,7 +179,9 @@ class _Scanner:
         closing = re.compile(r'"(?:[^"\\\n]|\\.)*"').match(self.text, start, line_end)
         if closing is None:
             return self._error("this string has no closing quote on its line", start, line_end)
-        bad = re.compile(r'[\x00-\x1f]|\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})').search(self.text, start, closing.end())
+        bad = re.compile(r'[\x00-\x1f]|\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})').search(
+            self.text, start, closing.end()
+        )
         if bad is None:
             return self._error("this string is not JSON", start, closing.end())
         if bad.group() == "\\":

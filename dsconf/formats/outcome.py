@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Outcome = Literal["exact", "close", "approximate", "no-effect", "needs-value", "rejected-by-source", "unsupported"]
+Outcome = Literal[
+    "exact", "close", "approximate", "no-effect", "needs-value", "rejected-by-source", "unsupported"
+]
 
 FIDELITY: tuple[Outcome, ...] = ("exact", "close", "approximate", "unsupported")
 """The outcomes that say how faithful a translation is, best first; the others say nothing of it."""

@@ -146,8 +146,8 @@ def compile_rule(text: str, page: str) -> dict[str, Any]:
         raise RuleError(f"missing field {', '.join(sorted(missing))}")
     if "schema" in facts and facts["schema"] not in SCHEMA_KINDS:
         raise RuleError(f"no schema kind {facts['schema']!r}")
-    kinds = [kind for kind in ("schema", "raised_by") if kind in facts] or ["when"]
-    if len(kinds) > 1 or ("when" not in facts and kinds == ["when"]):
+    kinds = [kind for kind in ("schema", "raised_by") if kind in facts]
+    if len(kinds) > 1 or not (kinds or "when" in facts):
         raise RuleError("a rule has one of: when (a condition), schema, raised_by")
     entry = {
         "code": facts["code"],

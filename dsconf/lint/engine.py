@@ -136,5 +136,7 @@ def unusable_result(path: str, problem: Unusable, rules: list[Rule]) -> Result:
     place = Place(path, 1, 1, 1, 1)
     if problem.span is not None and problem.text is not None:
         place = place_of(Document(path, problem.text, Node("null", 0), []), problem.span)
-    finding = Finding(rule["code"], rule["name"], "error", "parse", place, "", problem.message, url=rule["url"])
+    finding = Finding(
+        rule["code"], rule["name"], "error", "parse", place, "", problem.message, url=rule["url"]
+    )
     return Result(path, [finding], unusable=True, text=problem.text)

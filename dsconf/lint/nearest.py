@@ -16,7 +16,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest_optimizer(name: object) -> str:
-    """The optimizer that `name` most likely means: one that it contains ("adamw_torch"), else the nearest, else AdamW."""
+    """The optimizer that `name` most likely means: one that it contains, else the nearest, else AdamW."""
     text = str(name).lower()
     known = sorted({*DEEPSPEED_OPTIMIZERS, *TORCH_OPTIMIZERS}, key=lambda known: (-len(known), known))
     for candidate in known:

@@ -95,7 +95,10 @@ def _wrong_type(item: Written) -> Iterator[Event]:
 
 def _takes_number(spec: Spec) -> bool:
     types = spec.get("type", ())
-    return bool({"int", "float"} & {types if isinstance(types, str) else "", *([] if isinstance(types, str) else types)})
+    return bool(
+        {"int", "float"}
+        & {types if isinstance(types, str) else "", *([] if isinstance(types, str) else types)}
+    )
 
 
 def _is_number(text: str) -> bool:

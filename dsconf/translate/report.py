@@ -63,12 +63,12 @@ def assemble(config: Config, reading: Reading, landings: Mapping[str, Landing], 
     done = {item.key for item in items}
     order = {written.path: place for place, written in enumerate(config.written)}
     placed = [path for path in FIELDS if config.present(path) or path in reading.in_force]
-    for path in placed:
-        if path not in done:
-            items.append(_placed(path, config, reading, landings))
+    items += [_placed(path, config, reading, landings) for path in placed if path not in done]
     items.sort(key=lambda item: (not item.written, order.get(item.key, len(order)), item.key))
     overall = worst([item.outcome for item in items])
-    return Report("deepspeed", target, config.document.path, overall, _overall_note(overall, reading.plan), items)
+    return Report(
+        "deepspeed", target, config.document.path, overall, _overall_note(overall, reading.plan), items
+    )
 
 
 def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, Landing]) -> Item:
@@ -79,11 +79,15 @@ def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, 
         section = path.partition(".")[0]
         return Item(path, value, "unsupported", note=f"it belongs to the {section}, which is not translated")
     remark = reading.remarks.get(path, Remark("exact", ""))
-    outcome: Outcome = landing.outcome if landing.outcome == "needs-value" else worst([landing.outcome, remark.outcome])
+    outcome: Outcome = (
+        landing.outcome if landing.outcome == "needs-value" else worst([landing.outcome, remark.outcome])
+    )
     notes = [note for note in (remark.note, landing.note) if note]
     if not written:
         notes.insert(0, "not written, but in force: DeepSpeed's default")
-    return Item(path, value, outcome, landing.target, "; ".join(dict.fromkeys(notes)), landing.action, written)
+    return Item(
+        path, value, outcome, landing.target, "; ".join(dict.fromkeys(notes)), landing.action, written
+    )
 
 
 def _overall_note(overall: Outcome, plan: Plan) -> str:

@@ -29,16 +29,16 @@ _MASTERS = "16-bit masters are not translated yet"
 FATES: dict[str, Fate] = {
     **_hints(
         _ZERO,
-        "allgather_bucket_size allgather_partitions reduce_bucket_size reduce_scatter overlap_comm contiguous_gradients "
-        "round_robin_gradients sub_group_size stage3_max_live_parameters stage3_max_reuse_distance "
-        "stage3_prefetch_bucket_size stage3_param_persistence_threshold stage3_model_persistence_threshold "
-        "stage3_module_granularity_threshold stage3_allgather_sequential stage3_use_all_reduce_for_fetch_params "
-        "use_multi_rank_bucket_allreduce parameter_alignment",
+        "allgather_bucket_size allgather_partitions reduce_bucket_size reduce_scatter overlap_comm "
+        "contiguous_gradients round_robin_gradients sub_group_size stage3_max_live_parameters "
+        "stage3_max_reuse_distance stage3_prefetch_bucket_size stage3_param_persistence_threshold "
+        "stage3_model_persistence_threshold stage3_module_granularity_threshold stage3_allgather_sequential "
+        "stage3_use_all_reduce_for_fetch_params use_multi_rank_bucket_allreduce parameter_alignment",
     ),
     **_hints(
         _ZERO,
         "elastic_checkpoint load_from_fp32_weights pipeline_loading_checkpoint",
-        "how DeepSpeed reads its own checkpoints; load_checkpoint reads those of save_checkpoint, on any number of ranks",
+        "how DeepSpeed reads its own checkpoints; load_checkpoint reads what save_checkpoint wrote",
     ),
     **_hints(
         _ZERO,
@@ -60,7 +60,10 @@ FATES: dict[str, Fate] = {
         "it acts inside DeepSpeed only, not on the numbers of training",
     ),
     "dataloader_drop_last": Fate(
-        "no-effect", "it concerns the data loader that DeepSpeed builds", (), "set drop_last in your DataLoader"
+        "no-effect",
+        "it concerns the data loader that DeepSpeed builds",
+        (),
+        "set drop_last in your DataLoader",
     ),
     "activation_checkpointing": Fate(
         "no-effect",
@@ -68,7 +71,9 @@ FATES: dict[str, Fate] = {
         action="where the model calls deepspeed.checkpointing, use torch.utils.checkpoint instead",
     ),
     "pipeline": Fate(
-        "no-effect", "the section acts on a PipelineModule only", action="a PipelineModule can't be translated"
+        "no-effect",
+        "the section acts on a PipelineModule only",
+        action="a PipelineModule can't be translated",
     ),
     f"{_ZERO}stage3_gather_16bit_weights_on_model_save": Fate(
         "exact",
@@ -76,11 +81,17 @@ FATES: dict[str, Fate] = {
         action="cast them to 16 bits before you save them",
     ),
     f"{_ZERO}offload_param.device": Fate("unsupported", "parameter offload is not translated yet", ("none",)),
-    f"{_ZERO}offload_optimizer.device": Fate("unsupported", "optimizer offload is not translated yet", ("none",)),
+    f"{_ZERO}offload_optimizer.device": Fate(
+        "unsupported", "optimizer offload is not translated yet", ("none",)
+    ),
     f"{_ZERO}cpu_offload": Fate("unsupported", "optimizer offload is not translated yet", (False, None)),
-    f"{_ZERO}cpu_offload_param": Fate("unsupported", "parameter offload is not translated yet", (False, None)),
+    f"{_ZERO}cpu_offload_param": Fate(
+        "unsupported", "parameter offload is not translated yet", (False, None)
+    ),
     f"{_ZERO}zero_hpz_partition_size": Fate("unsupported", "hpZ is not translated yet", (0, 1)),
-    f"{_ZERO}zero_quantized_weights": Fate("unsupported", "FSDP2 has no quantized all-gather of weights", (False,)),
+    f"{_ZERO}zero_quantized_weights": Fate(
+        "unsupported", "FSDP2 has no quantized all-gather of weights", (False,)
+    ),
     f"{_ZERO}zero_quantized_nontrainable_weights": Fate(
         "unsupported", "FSDP2 has no quantized all-gather of weights", (False,)
     ),
@@ -101,7 +112,9 @@ FATES: dict[str, Fate] = {
         "unsupported", "modules kept in fp32 are not translated yet", ("auto", [])
     ),
     "gradient_predivide_factor": Fate("unsupported", "predivision is not translated yet", (1, 1.0)),
-    "gradient_allreduce_op": Fate("unsupported", "gradients that are summed are not translated yet", ("mean",)),
+    "gradient_allreduce_op": Fate(
+        "unsupported", "gradients that are summed are not translated yet", ("mean",)
+    ),
     "sequence_parallel_size": Fate("unsupported", "sequence parallelism is not translated", (1, None)),
     "data_parallel_size": Fate("unsupported", "a mesh of DeepSpeed's is not translated", (None,)),
     "tensor_parallel": Fate("unsupported", "tensor parallelism is not translated yet"),
@@ -111,10 +124,14 @@ FATES: dict[str, Fate] = {
     "weight_quantization": Fate("unsupported", "weight quantization is not translated"),
     "data_efficiency": Fate("unsupported", "DeepSpeed's data efficiency library is not translated"),
     "optimizer.legacy_fusion": Fate("no-effect", "only DeepSpeed's fp16 optimizer of stage 0 reads it"),
-    "optimizer.params.torch_adam": Fate("no-effect", "which kernel computes AdamW; the emitted code uses torch's"),
+    "optimizer.params.torch_adam": Fate(
+        "no-effect", "which kernel computes AdamW; the emitted code uses torch's"
+    ),
     "optimizer.params.foreach": Fate("no-effect", "how torch loops over the parameters"),
     "optimizer.params.fused": Fate("no-effect", "how torch loops over the parameters"),
-    "optimizer.params.set_grad_none": Fate("no-effect", "zero_grad() frees the gradients, as torch does by default"),
+    "optimizer.params.set_grad_none": Fate(
+        "no-effect", "zero_grad() frees the gradients, as torch does by default"
+    ),
     "optimizer.params.fp32_optimizer_states": Fate("no-effect", "only DeepSpeed's CPU optimizers read it"),
     "optimizer.params.bias_correction": Fate("unsupported", "AdamW without bias correction", (True,)),
     "optimizer.params.amsgrad": Fate("unsupported", "amsgrad is not translated yet", (False,)),

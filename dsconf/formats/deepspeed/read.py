@@ -90,7 +90,7 @@ class _Reader:
         )
         self._remark_on_rounding(plan)
         placed = set(FIELDS) - {item.key for item in self.items}
-        self.items += [item for item in self._leftovers(placed)]
+        self.items += list(self._leftovers(placed))
         return Reading(plan, self.items, self.remarks, self.in_force)
 
     # ---- values ------------------------------------------------------------------------------------
@@ -125,7 +125,9 @@ class _Reader:
             if isinstance(micro, int) and isinstance(steps, int):
                 world = total // (micro * steps)
         else:
-            total = Unresolved(key="train_batch_size") if self.config.raw("train_batch_size") == "auto" else None
+            total = (
+                Unresolved(key="train_batch_size") if self.config.raw("train_batch_size") == "auto" else None
+            )
         return Batch(micro=micro, accumulation=1 if steps is None else steps, total=total, world_size=world)
 
     def _precision(self) -> Precision:
@@ -161,7 +163,9 @@ class _Reader:
             note, stage = "the stage is not known", 0
         else:
             note = f"stage {int(stage)} is not translated yet: only stage 3 is"
-        self._unsupported("zero_optimization.stage", note, "--set zero_optimization.stage=3 translates it as ZeRO-3")
+        self._unsupported(
+            "zero_optimization.stage", note, "--set zero_optimization.stage=3 translates it as ZeRO-3"
+        )
         return Sharding(partition=_PARTITIONS[int(stage)])
 
     def _clipping(self) -> Clipping:
@@ -183,8 +187,12 @@ class _Reader:
             return None
         if lowered == "adam":
             if self.config.value("optimizer.params.adam_w_mode") is False:
-                self._unsupported("optimizer.params.adam_w_mode", "Adam with L2 regularisation is not translated yet")
-            self.remarks["optimizer.type"] = Remark("exact", "DeepSpeed's Adam is AdamW unless adam_w_mode is false")
+                self._unsupported(
+                    "optimizer.params.adam_w_mode", "Adam with L2 regularisation is not translated yet"
+                )
+            self.remarks["optimizer.type"] = Remark(
+                "exact", "DeepSpeed's Adam is AdamW unless adam_w_mode is false"
+            )
         torch_adam = self.config.value("optimizer.params.torch_adam") is True
         defaults: dict[str, float] = {"lr": 0.001, "weight_decay": 0.01 if torch_adam else 0.0}
         for key, default in defaults.items():
@@ -203,7 +211,9 @@ class _Reader:
             lr=self._value("optimizer.params.lr"),
             betas=betas,
             eps=self._value("optimizer.params.eps"),
-            weight_decay=self.in_force.get("optimizer.params.weight_decay", self._value("optimizer.params.weight_decay")),
+            weight_decay=self.in_force.get(
+                "optimizer.params.weight_decay", self._value("optimizer.params.weight_decay")
+            ),
         )
 
     def _schedule(self) -> Schedule | None:
@@ -211,7 +221,9 @@ class _Reader:
         if name is UNKNOWN or name is None:
             return None
         if name not in ("WarmupLR", "WarmupDecayLR"):
-            self._unsupported("scheduler.type", f"{name} is not translated yet: WarmupLR and WarmupDecayLR are")
+            self._unsupported(
+                "scheduler.type", f"{name} is not translated yet: WarmupLR and WarmupDecayLR are"
+            )
             return None
         prefix = "scheduler.params."
         for key in ("warmup_min_lr", "warmup_max_lr"):
@@ -236,7 +248,9 @@ class _Reader:
         if not decays:
             if self.config.present(path):
                 note = "WarmupLR does not take it: deepspeed.initialize raises TypeError"
-                self.items.append(Item(path, self.config.raw(path), "rejected-by-source", note=note, action="remove it"))
+                self.items.append(
+                    Item(path, self.config.raw(path), "rejected-by-source", note=note, action="remove it")
+                )
             return None
         value = self._value(path)
         if value is None:
@@ -269,7 +283,9 @@ class _Reader:
         """An item for every written key that has none yet, and no place in the Plan."""
         done = {item.key for item in self.items}
         for item in self.config.written:
-            if item.path in placed | done or (item.spec is not None and self._opens(item.path, item.entry.node)):
+            if item.path in placed | done or (
+                item.spec is not None and self._opens(item.path, item.entry.node)
+            ):
                 continue
             if any(item.path.startswith(f"{key}.") for key in done):
                 continue
@@ -283,7 +299,9 @@ class _Reader:
                     continue
                 yield Item(item.path, value, "no-effect", note=note)
             elif item.spec.get("status") == "removed":
-                yield Item(item.path, value, "rejected-by-source", note="DeepSpeed 0.19.8 has removed this key")
+                yield Item(
+                    item.path, value, "rejected-by-source", note="DeepSpeed 0.19.8 has removed this key"
+                )
             else:
                 yield self._fate(item.path, value)
 

@@ -44,7 +44,9 @@ def emit(
     `functions` are the names to take, by part; `flags` and `constants` are the values of the parts' constants. Raises
     KeyError for a name that the part does not define.
     """
-    fold = _Fold(flags, {name: constant.of for name, constant in constants.items() if isinstance(constant, Alias)})
+    fold = _Fold(
+        flags, {name: constant.of for name, constant in constants.items() if isinstance(constant, Alias)}
+    )
     imports: list[cst.Import | cst.ImportFrom] = []
     body: list[cst.FunctionDef | cst.ClassDef] = []
     for part, names in functions:
@@ -61,7 +63,9 @@ def emit(
             for line in statement.body
             if isinstance(line, cst.Import | cst.ImportFrom)
         ]
-    body = _with_parameters(body, {name: c.annotation for name, c in constants.items() if isinstance(c, Needed)})
+    body = _with_parameters(
+        body, {name: c.annotation for name, c in constants.items() if isinstance(c, Needed)}
+    )
     used = set().union(*(_names(node) for node in body))
     lines = [
         f"{name} = {constant.source}  # {constant.comment}"
@@ -102,14 +106,18 @@ class _Fold(cst.CSTTransformer):
             return updated_node.orelse
         else:
             return cst.RemoveFromParent()
-        return cst.FlattenSentinel(cst.ensure_type(branch, cst.IndentedBlock).body)  # type: ignore[arg-type]
+        return cst.FlattenSentinel(cst.ensure_type(branch, cst.IndentedBlock).body)
 
 
 def _names(node: cst.CSTNode) -> set[str]:
     """Every identifier in a piece of code that stands for itself (attributes after a dot don't)."""
-    attributes = {id(found.attr) for found in m.findall(node, m.Attribute()) if isinstance(found, cst.Attribute)}
+    attributes = {
+        id(found.attr) for found in m.findall(node, m.Attribute()) if isinstance(found, cst.Attribute)
+    }
     return {
-        found.value for found in m.findall(node, m.Name()) if isinstance(found, cst.Name) and id(found) not in attributes
+        found.value
+        for found in m.findall(node, m.Name())
+        if isinstance(found, cst.Name) and id(found) not in attributes
     }
 
 
@@ -130,7 +138,8 @@ def _with_parameters(body: list[Definition], needed: Mapping[str, str]) -> list[
     order = list(needed)
     sorted_uses = {name: sorted(wanted, key=order.index) for name, wanted in uses.items()}
     return [
-        cst.ensure_type(node.visit(_Parameters(node.name.value, sorted_uses, needed)), type(node)) for node in body
+        cst.ensure_type(node.visit(_Parameters(node.name.value, sorted_uses, needed)), type(node))
+        for node in body
     ]
 
 

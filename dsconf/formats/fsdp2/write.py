@@ -61,7 +61,9 @@ class _Writer:
 
     # ---- one field -----------------------------------------------------------------------------------
 
-    def _set(self, name: str, field: str, value: object, annotation: str, target: str, note: str = "") -> None:
+    def _set(
+        self, name: str, field: str, value: object, annotation: str, target: str, note: str = ""
+    ) -> None:
         """Give a constant its value, or make it a parameter; the field lands exactly."""
         if isinstance(value, Unresolved):
             self.constants[name] = Needed(annotation)
@@ -113,7 +115,9 @@ class _Writer:
         self.flags.update(MIXED_PRECISION=mixed, ANY_PRECISION=any_)
         if isinstance(precision.compute, Unresolved):
             self.constants["PARAM_DTYPE"] = Needed("torch.dtype")
-            action = f"pass param_dtype (torch.float32 or torch.bfloat16), or --set {precision.compute.key}=true"
+            action = (
+                f"pass param_dtype (torch.float32 or torch.bfloat16), or --set {precision.compute.key}=true"
+            )
             target = "MixedPrecisionPolicy(param_dtype=param_dtype)"
             self.landings["precision.compute"] = Landing("needs-value", target, "", action)
         elif mixed:
@@ -135,7 +139,10 @@ class _Writer:
             self.constants["REDUCE_DTYPE"] = Alias("PARAM_DTYPE")
             self.landings["precision.reduce"] = Landing("exact", "reduce_dtype=param_dtype")
         else:
-            label = self.labels.get("precision.reduce") or "communication_data_type, not written: the dtype of the model"
+            label = (
+                self.labels.get("precision.reduce")
+                or "communication_data_type, not written: the dtype of the model"
+            )
             self.constants["REDUCE_DTYPE"] = Constant(_DTYPES[reduce], label)
             self.landings["precision.reduce"] = Landing("exact", f"reduce_dtype={_DTYPES[reduce]}")
         fp32_sum = precision.accumulate == "fp32" or precision.compute == "fp32"
@@ -170,11 +177,15 @@ class _Writer:
         self._set("BETAS", "optimizer.betas", optimizer.betas, "tuple[float, float]", "betas={}")
         self._set("EPS", "optimizer.eps", optimizer.eps, "float", "eps={}")
         note = "written out: torch's own default is 0.01"
-        self._set("WEIGHT_DECAY", "optimizer.weight_decay", optimizer.weight_decay, "float", "weight_decay={}", note)
+        self._set(
+            "WEIGHT_DECAY", "optimizer.weight_decay", optimizer.weight_decay, "float", "weight_decay={}", note
+        )
 
     def _schedule(self, schedule: Schedule) -> None:
         decays = schedule.name == "WarmupDecayLR"
-        self.flags.update(DECAYS=decays, LINEAR=schedule.warmup == "linear", OWN_MAX_LR=schedule.max_lr is not None)
+        self.flags.update(
+            DECAYS=decays, LINEAR=schedule.warmup == "linear", OWN_MAX_LR=schedule.max_lr is not None
+        )
         note = "stepped once per applied optimizer step"
         self.landings["schedule.name"] = Landing("exact", "build_scheduler()", note)
         self.landings["schedule.warmup"] = Landing("exact", f"{schedule.warmup} warm-up")
@@ -196,7 +207,7 @@ class _Writer:
         batches = "one micro batch" if steps == 1 else f"{steps} micro batches"
         optimizer = "optimizer = build_optimizer(model{})"
         if self.plan.optimizer is None:
-            optimizer = "optimizer = ...  # the config has none: build yours from model.parameters(), after parallelize()"
+            optimizer = "optimizer = ...  # the config has none: build yours here, from model.parameters()"
         lines = [
             origin,
             "",

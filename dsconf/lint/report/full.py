@@ -22,8 +22,7 @@ def render(results: Sequence[Result]) -> str:
     blocks = []
     for result in results:
         starts = line_starts(result.text) if result.text is not None else []
-        for finding in result.findings:
-            blocks.append("\n".join(_block(finding, result.text or "", starts)))
+        blocks += ["\n".join(_block(finding, result.text or "", starts)) for finding in result.findings]
     return "\n\n".join([*blocks, "\n".join(summary(results))])
 
 
@@ -32,7 +31,11 @@ def _block(finding: Finding, text: str, starts: list[int]) -> Iterator[str]:
     yield f"{finding.code} {finding.severity}: {finding.message}"
     yield f"  --> {place.file}:{place.line}:{place.column}"
     marks = [(place, "^", "")]
-    marks += [(related.place, "-", related.message) for related in finding.related if related.place.file == place.file]
+    marks += [
+        (related.place, "-", related.message)
+        for related in finding.related
+        if related.place.file == place.file
+    ]
     marks.sort(key=lambda mark: (mark[0].line, mark[0].column))
     width = len(str(max(mark[0].line for mark in marks)))
     edge = " " * (width + 1) + "|"

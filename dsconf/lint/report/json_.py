@@ -38,7 +38,8 @@ def as_json(finding: Finding) -> dict[str, Any]:
         "message": finding.message,
         "help": finding.help,
         "related": [
-            {"file": at.file, "line": at.line, "column": at.column, "message": note} for at, note in finding.related
+            {"file": at.file, "line": at.line, "column": at.column, "message": note}
+            for at, note in finding.related
         ],
         "fix": None,
         "url": finding.url,

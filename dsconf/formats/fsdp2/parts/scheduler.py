@@ -26,10 +26,12 @@ class AbsoluteLR(LRScheduler):
         self.lr_at = lr_at
         super().__init__(optimizer)
 
-    def get_lr(self) -> list[float]:
-        return [self.lr_at(self.last_epoch, lr) for lr in self.base_lrs]
+    def get_lr(self) -> list[Any]:
+        """The lr of every group."""
+        return [self.lr_at(self.last_epoch, float(lr)) for lr in self.base_lrs]
 
     def state_dict(self) -> dict[str, Any]:
+        """Without the function, which the script builds again."""
         return {name: value for name, value in super().state_dict().items() if name != "lr_at"}
 
 

@@ -30,7 +30,9 @@ def find_blocks(module: nn.Module) -> list[nn.Module]:
     else:
         # The elements of the outermost nn.ModuleLists: the repeated layers of a transformer.
         for child in module.children():
-            inside = isinstance(module, nn.ModuleList) and not isinstance(child, (nn.ModuleList, nn.ModuleDict))
+            inside = isinstance(module, nn.ModuleList) and not isinstance(
+                child, (nn.ModuleList, nn.ModuleDict)
+            )
             blocks += [child] if inside else find_blocks(child)
     return blocks
 
@@ -66,7 +68,9 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
     """
     if FIXED_WORLD:
         if dist.get_world_size() != WORLD_SIZE:
-            raise ValueError(f"the batch sizes are for {WORLD_SIZE} ranks, this run has {dist.get_world_size()}")
+            raise ValueError(
+                f"the batch sizes are for {WORLD_SIZE} ranks, this run has {dist.get_world_size()}"
+            )
     if ANY_PRECISION:
         if PARAM_DTYPE not in (torch.float32, torch.bfloat16):
             raise ValueError("fp16 needs loss scaling: translate with --set fp16.enabled=true")

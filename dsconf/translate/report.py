@@ -73,7 +73,8 @@ def assemble(config: Config, reading: Reading, landings: Mapping[str, Landing], 
 
 def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, Landing]) -> Item:
     written = config.present(path)
-    value = config.raw(path) if written else reading.in_force[path]
+    default = None if written else reading.in_force[path]
+    value = config.raw(path) if default is None else default.value
     landing = landings.get(FIELDS[path])
     if landing is None:
         section = path.partition(".")[0]
@@ -82,9 +83,7 @@ def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, 
     outcome: Outcome = (
         landing.outcome if landing.outcome == "needs-value" else worst([landing.outcome, remark.outcome])
     )
-    notes = [note for note in (remark.note, landing.note) if note]
-    if not written:
-        notes.insert(0, "not written, but in force: DeepSpeed's default")
+    notes = [note for note in (default.note if default else "", remark.note, landing.note) if note]
     return Item(
         path, value, outcome, landing.target, "; ".join(dict.fromkeys(notes)), landing.action, written
     )

@@ -16,16 +16,22 @@ def render(report: Report) -> str:
         f"{report.file}: DeepSpeed -> FSDP2, {len(written)} settings, overall {report.overall}{measured}",
         "",
     ]
-    width = max((len(_label(item)) for item in report.items), default=0)
-    for item in report.items:
-        words = "; ".join(part for part in (item.target, item.note) if part)
-        lines.append(f"  {item.outcome:<18}  {_label(item):<{min(width, 56)}}  {words}".rstrip())
+    width = min(56, max((len(_label(item)) for item in report.items), default=0))
+    lines += [_line(item, width) for item in written]
+    unwritten = [item for item in report.items if not item.written]
+    if unwritten:
+        lines += ["", "Not written, but in force:", *(_line(item, width) for item in unwritten)]
     actions = [f"  {item.key}: {item.action}" for item in report.items if item.action]
     if actions:
         lines += ["", "To do:", *actions]
     if not report.supported:
         lines += ["", "No code was written: something is unsupported (--force writes the code without it)."]
     return "\n".join(lines)
+
+
+def _line(item: Item, width: int) -> str:
+    words = "; ".join(part for part in (item.target, item.note) if part)
+    return f"  {item.outcome.replace('-', ' '):<18}  {_label(item):<{width}}  {words}".rstrip()
 
 
 def _label(item: Item) -> str:

@@ -198,7 +198,8 @@ def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -
         trace.lrs.append(float(result["lr"]))
         trace.skipped.append(bool(result["skipped"]))
     state = {name: tensor for name, tensor in module.full_state_dict(model).items() if name not in buffers}
-    wrong = {name: tensor.dtype for name, tensor in state.items() if tensor.dtype != torch.float32}
+    masters = {n: t.dtype for n, t in state.items() if not n.startswith(tuple(job.freeze))}
+    wrong = {name: dtype for name, dtype in masters.items() if dtype != torch.float32}
     trace.problems += [f"full_state_dict has {name} in {dtype}" for name, dtype in wrong.items()]
     return state
 

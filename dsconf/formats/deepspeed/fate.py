@@ -80,6 +80,11 @@ FATES: dict[str, Fate] = {
         "full_state_dict(model) gathers the whole fp32 weights on rank 0",
         action="cast them to 16 bits before you save them",
     ),
+    f"{_ZERO}stage3_gather_fp16_weights_on_model_save": Fate(
+        "exact",
+        "full_state_dict(model) gathers the whole fp32 weights on rank 0",
+        action="cast them to 16 bits before you save them",
+    ),
     f"{_ZERO}offload_param.device": Fate("unsupported", "parameter offload is not translated yet", ("none",)),
     f"{_ZERO}offload_optimizer.device": Fate(
         "unsupported", "optimizer offload is not translated yet", ("none",)

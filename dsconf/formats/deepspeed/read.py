@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from dsconf.config.derive import Facts
 from dsconf.config.effective import UNKNOWN, Config
-from dsconf.document.node import Node
-from dsconf.formats.deepspeed.fate import ENABLED, FATES, SWITCHED
+from dsconf.formats.deepspeed.fate import FATES
+from dsconf.formats.deepspeed.leftover import leftovers
 from dsconf.formats.outcome import Item, Outcome
 from dsconf.plan import Batch, Clipping, Optimizer, Plan, Precision, Schedule, Sharding, Unresolved
 
@@ -50,6 +49,13 @@ class Remark(NamedTuple):
     note: str
 
 
+class Default(NamedTuple):
+    """A value that DeepSpeed puts where nothing is written."""
+
+    value: object
+    note: str = "DeepSpeed's default"
+
+
 class Reading(NamedTuple):
     """A Plan and where it comes from."""
 
@@ -58,8 +64,8 @@ class Reading(NamedTuple):
     """Keys without a place in the Plan, with their outcome."""
     remarks: dict[str, Remark]
     """By key."""
-    in_force: dict[str, object]
-    """Keys that are not written and whose defaults change training, with the value."""
+    in_force: dict[str, Default]
+    """Keys that are not written and whose defaults change training."""
 
 
 def read(config: Config) -> Reading:
@@ -76,7 +82,7 @@ class _Reader:
         self.facts = Facts(config)
         self.items: list[Item] = []
         self.remarks: dict[str, Remark] = {}
-        self.in_force: dict[str, object] = {}
+        self.in_force: dict[str, Default] = {}
 
     def run(self) -> Reading:
         optimizer, schedule = self._optimizer(), self._schedule()
@@ -89,24 +95,26 @@ class _Reader:
             clipping=self._clipping(),
         )
         self._remark_on_rounding(plan)
-        placed = set(FIELDS) - {item.key for item in self.items}
-        self.items += list(self._leftovers(placed))
+        self.items += leftovers(self.config, plan, set(FIELDS), self.items)
         return Reading(plan, self.items, self.remarks, self.in_force)
-
-    # ---- values ------------------------------------------------------------------------------------
 
     def _value(self, path: str) -> Any:
         """The effective value; Unresolved where it is left open ("auto", or missing without a default)."""
         value = self.config.value(path)
         return Unresolved(key=path) if value is UNKNOWN else value
 
+    def _or_default(self, path: str, default: float) -> Any:
+        """The value, or a default that changes training and depends on other keys."""
+        if self.config.present(path):
+            return self._value(path)
+        self.in_force[path] = Default(default)
+        return default
+
     def _unsupported(self, path: str, note: str, action: str | None = None) -> None:
         written = self.config.present(path)
         value = self.config.raw(path) if written else self.config.value(path)
         value = None if value is UNKNOWN else value
         self.items.append(Item(path, value, "unsupported", note=note, action=action, written=written))
-
-    # ---- sections ----------------------------------------------------------------------------------
 
     def _batch(self) -> Batch:
         def size(path: str, fact: str) -> int | Unresolved | None:
@@ -172,7 +180,9 @@ class _Reader:
         path = "gradient_clipping"
         norm = self._value(path)
         if not self.config.present(path) and isinstance(norm, int | float) and norm > 0:
-            self.in_force[path] = norm
+            self.in_force[path] = Default(
+                norm, "DeepSpeed's default since 0.19.3; before that nothing was clipped"
+            )
         if isinstance(norm, int | float):
             norm = float(norm) if norm > 0 else None
         return Clipping(max_norm=norm)
@@ -194,10 +204,6 @@ class _Reader:
                 "exact", "DeepSpeed's Adam is AdamW unless adam_w_mode is false"
             )
         torch_adam = self.config.value("optimizer.params.torch_adam") is True
-        defaults: dict[str, float] = {"lr": 0.001, "weight_decay": 0.01 if torch_adam else 0.0}
-        for key, default in defaults.items():
-            if not self.config.present(f"optimizer.params.{key}"):
-                self.in_force[f"optimizer.params.{key}"] = default
         betas = self._value("optimizer.params.betas")
         if isinstance(betas, list):
             good = len(betas) == 2 and all(isinstance(beta, int | float) for beta in betas)
@@ -208,12 +214,10 @@ class _Reader:
             self.remarks["optimizer.type"] = Remark("close", f"{known.note}; {note}" if known else note)
         return Optimizer(
             name="AdamW",
-            lr=self._value("optimizer.params.lr"),
+            lr=self._or_default("optimizer.params.lr", 0.001),
             betas=betas,
             eps=self._value("optimizer.params.eps"),
-            weight_decay=self.in_force.get(
-                "optimizer.params.weight_decay", self._value("optimizer.params.weight_decay")
-            ),
+            weight_decay=self._or_default("optimizer.params.weight_decay", 0.01 if torch_adam else 0.0),
         )
 
     def _schedule(self) -> Schedule | None:
@@ -233,7 +237,9 @@ class _Reader:
         decays = name == "WarmupDecayLR"
         peak = self._value(f"{prefix}warmup_max_lr")
         if decays and not self.config.present(f"{prefix}warmup_max_lr"):
-            peak = self.in_force[f"{prefix}warmup_max_lr"] = 0.001
+            peak = 0.001
+            note = "WarmupDecayLR's default, whatever the lr of the optimizer"
+            self.in_force[f"{prefix}warmup_max_lr"] = Default(peak, note)
         return Schedule(
             name=name,
             min_lr=self._value(f"{prefix}warmup_min_lr"),
@@ -256,8 +262,7 @@ class _Reader:
         if value is None:
             value = Unresolved(key=path)
         if not self.config.present(path):
-            self.in_force[path] = None
-            self.remarks[path] = Remark("exact", "WarmupDecayLR can't be built without it")
+            self.in_force[path] = Default(None, "missing: WarmupDecayLR can't be built without it")
         return value
 
     def _remark_on_rounding(self, plan: Plan) -> None:
@@ -275,77 +280,4 @@ class _Reader:
             note = "DeepSpeed adds up the gradients of the micro batches in bf16; FSDP2 does it in fp32"
             self.remarks[path] = Remark("close", note)
             if not self.config.present(path):
-                self.in_force[path] = "bf16"
-
-    # ---- keys without a place ----------------------------------------------------------------------
-
-    def _leftovers(self, placed: set[str]) -> Iterator[Item]:
-        """An item for every written key that has none yet, and no place in the Plan."""
-        done = {item.key for item in self.items}
-        for item in self.config.written:
-            if item.path in placed | done or (
-                item.spec is not None and self._opens(item.path, item.entry.node)
-            ):
-                continue
-            if any(item.path.startswith(f"{key}.") for key in done):
-                continue
-            done.add(item.path)
-            value = item.entry.node.plain()
-            if item.spec is None:
-                note = "DeepSpeed does not know this key and ignores it"
-                if item.section.get("unknown") == "depends":
-                    note = "this argument is not translated yet"
-                    yield Item(item.path, value, "unsupported", note=note)
-                    continue
-                yield Item(item.path, value, "no-effect", note=note)
-            elif item.spec.get("status") == "removed":
-                yield Item(
-                    item.path, value, "rejected-by-source", note="DeepSpeed 0.19.8 has removed this key"
-                )
-            else:
-                yield self._fate(item.path, value)
-
-    def _opens(self, path: str, node: Node) -> bool:
-        """Whether the keys of an object get items of their own."""
-        return node.kind == "object" and bool(node.entries) and path not in FATES
-
-    def _fate(self, path: str, value: object) -> Item:
-        for section, (switch, off) in SWITCHED.items():
-            if path.startswith(f"{section}.") and path != switch:
-                return self._part(path, value, switch, off)
-        fate = FATES.get(path)
-        if fate is None:
-            return self._without_fate(path, value)
-        inert = any(_same(self.config.value(path), quiet) for quiet in fate.inert)
-        if inert or (path in ENABLED and not self._enabled(path, value)):
-            return Item(path, value, "no-effect", note="it is off")
-        return Item(path, value, fate.otherwise, note=fate.note, action=fate.action)
-
-    def _part(self, path: str, value: object, switch: str, off: object) -> Item:
-        """A key of a section that acts only while another key is on."""
-        state = self.config.value(switch)
-        if state == off:
-            return Item(path, value, "no-effect", note=f"{switch} is {'none' if off == 'none' else 'false'}")
-        if path in FATES and not any(_same(self.config.value(path), quiet) for quiet in FATES[path].inert):
-            return Item(path, value, FATES[path].otherwise, note=FATES[path].note)
-        if switch in FATES and state is not UNKNOWN:
-            return Item(path, value, "unsupported", note=FATES[switch].note)
-        return Item(path, value, "no-effect", note="it is off" if path in FATES else "it acts in fp16 only")
-
-    def _without_fate(self, path: str, value: object) -> Item:
-        if value in ({}, [], None):
-            return Item(path, value, "no-effect", note="it is empty")
-        section, _, rest = path.partition(".params.")
-        if rest:
-            name = self.config.raw(f"{section}.type")
-            note = f"{name} does not take it: deepspeed.initialize raises TypeError"
-            return Item(path, value, "rejected-by-source", note=note, action="remove it")
-        return Item(path, value, "unsupported", note="this key is not translated yet")
-
-    def _enabled(self, path: str, value: object) -> bool:
-        switch = "deepcompile" if path == "compile" else "enabled"
-        return isinstance(value, dict) and value.get(switch) not in (None, False)
-
-
-def _same(value: object, other: object) -> bool:
-    return type(value) is type(other) and value == other
+                self.in_force[path] = Default(None, "DeepSpeed's default is the dtype of the model")

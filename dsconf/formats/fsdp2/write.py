@@ -86,8 +86,8 @@ class _Writer:
         loader = "the batch_size of your DataLoader"
         if isinstance(batch.micro, Unresolved):
             self.landings["batch.micro"] = Landing("needs-value", loader, "", "choose it in your DataLoader")
-        elif batch.micro is not None:
-            self.landings["batch.micro"] = Landing("exact", f"{loader}: {batch.micro}")
+        else:
+            self.landings["batch.micro"] = Landing("exact", f"{loader}: {batch.micro or 'any'}")
         self._set(
             "GRADIENT_ACCUMULATION_STEPS",
             "batch.accumulation",
@@ -153,7 +153,7 @@ class _Writer:
         self.landings["precision.accumulate"] = (
             Landing("exact", "", _CLOSE_SUM if not once else "one micro batch: nothing is added up")
             if fp32_sum or once
-            else Landing("close", "", _CLOSE_SUM)
+            else Landing("close")
         )
 
     def _clipping(self) -> None:

@@ -1,0 +1,101 @@
+"""The outcome of every written key that has no place in the Plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from dsconf.config.effective import UNKNOWN, Config, Written
+from dsconf.formats.deepspeed.fate import ENABLED, FATES, SWITCHED
+from dsconf.formats.outcome import Item
+from dsconf.plan import Plan
+
+
+def leftovers(config: Config, plan: Plan, placed: Collection[str], items: Sequence[Item]) -> list[Item]:
+    """An item for every written key that is not `placed` and not among `items` already."""
+    return _Leftovers(config, plan, placed, items).run()
+
+
+class _Leftovers:
+    def __init__(self, config: Config, plan: Plan, placed: Collection[str], items: Sequence[Item]) -> None:
+        self.config = config
+        self.plan = plan
+        self.done = {item.key for item in items} | set(placed)
+
+    def run(self) -> list[Item]:
+        items = []
+        for written in self.config.written:
+            above = written.path.split(".")
+            prefixes = {".".join(above[:depth]) for depth in range(1, len(above) + 1)}
+            if prefixes & self.done or self._opens(written):
+                continue
+            self.done.add(written.path)
+            items.append(self._item(written))
+        return items
+
+    def _opens(self, written: Written) -> bool:
+        """Whether the keys of an object get items of their own."""
+        node = written.entry.node
+        declared = written.spec is not None and "keys" in written.spec
+        return declared and node.kind == "object" and bool(node.entries) and written.path not in FATES
+
+    def _item(self, written: Written) -> Item:
+        path, value = written.path, written.entry.node.plain()
+        owner = path.partition(".params.")[0]
+        if owner != path and self._is_foreign(owner):
+            return Item(
+                path, value, "unsupported", note=f"it belongs to the {owner}, which is not translated"
+            )
+        if path in FATES or (written.spec is not None and written.spec.get("status") != "removed"):
+            return self._fate(path, value)
+        if written.spec is not None:
+            return Item(path, value, "rejected-by-source", note="DeepSpeed 0.19.8 has removed this key")
+        if owner != path:
+            return Item(path, value, "unsupported", note="this argument is not translated yet")
+        return Item(path, value, "no-effect", note="DeepSpeed does not know this key and ignores it")
+
+    def _is_foreign(self, owner: str) -> bool:
+        """Whether the optimizer or scheduler that the arguments are for did not get into the Plan."""
+        return (self.plan.optimizer if owner == "optimizer" else self.plan.schedule) is None
+
+    def _fate(self, path: str, value: object) -> Item:
+        for section, (switch, off) in SWITCHED.items():
+            if path.startswith(f"{section}.") and path != switch:
+                return self._part(path, value, switch, off)
+        fate = FATES.get(path)
+        if fate is None:
+            return self._without_fate(path, value)
+        if self._is_inert(path) or (path in ENABLED and not _enabled(path, value)):
+            return Item(path, value, "no-effect", note="it is off")
+        return Item(path, value, fate.otherwise, note=fate.note, action=fate.action)
+
+    def _part(self, path: str, value: object, switch: str, off: object) -> Item:
+        """A key of a section that acts only while another key is on."""
+        state = self.config.value(switch)
+        if state == off:
+            return Item(path, value, "no-effect", note=f"{switch} is {'none' if off == 'none' else 'false'}")
+        if path in FATES:
+            if self._is_inert(path):
+                return Item(path, value, "no-effect", note="it is off")
+            return Item(path, value, FATES[path].otherwise, note=FATES[path].note)
+        if state is UNKNOWN:
+            return Item(path, value, "no-effect", note="it acts in fp16 only, which the emitted code refuses")
+        return Item(path, value, "unsupported", note=FATES[switch].note)
+
+    def _is_inert(self, path: str) -> bool:
+        value = self.config.value(path)
+        return any(type(value) is type(quiet) and value == quiet for quiet in FATES[path].inert)
+
+    def _without_fate(self, path: str, value: object) -> Item:
+        if value in ({}, [], None):
+            return Item(path, value, "no-effect", note="it is empty")
+        section, _, argument = path.partition(".params.")
+        if argument:
+            name = self.config.raw(f"{section}.type")
+            note = f"{name} does not take it: deepspeed.initialize raises TypeError"
+            return Item(path, value, "rejected-by-source", note=note, action="remove it")
+        return Item(path, value, "unsupported", note="this key is not translated yet")
+
+
+def _enabled(path: str, value: object) -> bool:
+    switch = "deepcompile" if path == "compile" else "enabled"
+    return isinstance(value, dict) and value.get(switch) not in (None, False)

@@ -1,0 +1,336 @@
+"""Emitted FSDP2 modules train as the real DeepSpeed does; broken ones are caught."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsconf.config.context import Context
+from dsconf.translate.run import translate
+
+from .compare import Crash, Mismatch, Parity, Tolerance, Verdict
+from .run import Case, run_cases
+
+pytestmark = [
+    pytest.mark.parity,
+    pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="needs the extra verify"),
+]
+
+Config = dict[str, Any]
+Edits = Mapping[str, str]
+
+STEPS = 8
+ACTIVE_CLIP = Tolerance(loss=2e-6, update=1e-4, norm=1e-6)
+AS_IS = {
+    "fp32": Tolerance(loss=2e-6, update=1e-4, norm=1e-5),
+    "bf16": Tolerance(loss=5e-3, update=0.05, norm=2e-3),
+}
+"""What the report of a translation says of an overall outcome "close"."""
+
+
+def config(precision: str, steps: int, **changes: Any) -> Config:
+    """ZeRO-3 with everything in motion: weight decay, a changing lr, an odd number of micro batches."""
+    base: Config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": steps,
+        "gradient_clipping": 1000.0,
+        "optimizer": {
+            "type": "AdamW",
+            "params": {"lr": 1e-2, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1},
+        },
+        "scheduler": {
+            "type": "WarmupDecayLR",
+            "params": {
+                "warmup_min_lr": 1e-3,
+                "warmup_max_lr": 1e-2,
+                "warmup_num_steps": 4,
+                "total_num_steps": 12,
+            },
+        },
+        "zero_optimization": {"stage": 3},
+    }
+    if precision == "bf16":
+        base["bf16"] = {"enabled": True}
+        base["data_types"] = {"grad_accum_dtype": "fp32"}
+    return base | deepcopy(changes)
+
+
+WARMUP = {
+    "type": "WarmupLR",
+    "params": {"warmup_max_lr": 2e-2, "warmup_num_steps": 5, "warmup_type": "linear"},
+}
+OWN_PEAK = {"type": "WarmupLR", "params": {"warmup_num_steps": 6}}
+TORCH_ADAMW = {"type": "AdamW", "params": {"lr": 1e-2, "weight_decay": 0.1, "torch_adam": True}}
+
+
+def without(source: Config, key: str) -> Config:
+    """A copy of a config without one key."""
+    return {name: value for name, value in source.items() if name != key}
+
+
+class Bench:
+    """Translates configs into a folder and makes cases of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def emit(self, name: str, source: Config, edits: Edits, tail: str) -> Path:
+        """Write the module of `source`, changed by `edits`, each of which has to apply exactly once."""
+        stem = name.replace(" ", "-")
+        origin = self.folder / f"{stem}.json"
+        origin.write_text(json.dumps(source), encoding="utf-8")
+        done = translate(str(origin), "fsdp2", Context(), {}, ())
+        assert done.report.supported, [item for item in done.report.items if item.outcome == "unsupported"]
+        code = done.code
+        for old, new in edits.items():
+            assert code.count(old) == 1, f"{name}: {old!r} stands {code.count(old)} times in the module"
+            code = code.replace(old, new)
+        module = self.folder / f"{stem}.py"
+        module.write_text(code + tail.replace("FOLDER", str(self.folder)), encoding="utf-8")
+        return module
+
+    def case(
+        self,
+        name: str,
+        run: Config,
+        source: Config | None = None,
+        edits: Edits | None = None,
+        tail: str = "",
+        **settings: Any,
+    ) -> Case:
+        """A case that trains `run` with DeepSpeed, against the module of `source` (the same, if not given)."""
+        module = self.emit(name, source or run, edits or {}, tail)
+        return Case(id=name, config=run, module=module, **{"steps": STEPS, "exact": True, **settings})
+
+
+GIVEN = """
+_parallelize, _build_optimizer = parallelize, build_optimizer
+_build_scheduler, _train_step = build_scheduler, train_step
+
+
+def parallelize(model, device):
+    return _parallelize(model, device, param_dtype=torch.bfloat16)
+
+
+def build_optimizer(model):
+    return _build_optimizer(model, lr=1e-2, weight_decay=0.1, betas=(0.9, 0.95), eps=1e-8)
+
+
+def build_scheduler(optimizer):
+    return _build_scheduler(
+        optimizer, warmup_min_lr=1e-3, warmup_max_lr=1e-2, warmup_steps=4, total_steps=12
+    )
+
+
+def train_step(*args):
+    return _train_step(*args, gradient_accumulation_steps=3, clip_norm=1000.0)
+"""
+
+OWN_OPTIMIZER = """
+
+
+def build_optimizer(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+"""
+
+RESUMED = """
+
+_train_step, _done = train_step, []
+
+
+def train_step(model, optimizer, scheduler, micro_batches, loss_fn):
+    if len(_done) == 4:
+        save_checkpoint("FOLDER/checkpoint", model, optimizer, scheduler, step=4)
+        with torch.no_grad():
+            for param in model.parameters():
+                param.zero_()
+                for state in optimizer.state[param].values():
+                    state.fill_(7)
+        scheduler.last_epoch = 0
+        optimizer.param_groups[0]["lr"] = 123.0
+        assert load_checkpoint("FOLDER/checkpoint", model, optimizer, scheduler) == 4
+    _done.append(True)
+    return _train_step(model, optimizer, scheduler, micro_batches, loss_fn)
+"""
+
+EVALUATED = """
+
+_train_step = train_step
+
+
+def train_step(model, optimizer, scheduler, micro_batches, loss_fn):
+    losses = evaluate(model, micro_batches, loss_fn)
+    result = _train_step(model, optimizer, scheduler, micro_batches, loss_fn)
+    assert torch.equal(torch.stack(losses), torch.stack(result["losses"]))
+    assert model.training
+    return result
+"""
+
+
+def left_to_trainer() -> Config:
+    """A config as Transformers' documentation shows it, all "auto"."""
+    return {
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+        "bf16": {"enabled": "auto"},
+        "fp16": {"enabled": "auto", "loss_scale": 0, "initial_scale_power": 16},
+        "data_types": {"grad_accum_dtype": "fp32"},
+        "optimizer": {
+            "type": "AdamW",
+            "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"},
+        },
+        "scheduler": {
+            "type": "WarmupDecayLR",
+            "params": {
+                "warmup_min_lr": "auto",
+                "warmup_max_lr": "auto",
+                "warmup_num_steps": "auto",
+                "total_num_steps": "auto",
+            },
+        },
+        "zero_optimization": {
+            "stage": 3,
+            "reduce_bucket_size": "auto",
+            "stage3_prefetch_bucket_size": "auto",
+        },
+    }
+
+
+BF16, FP32 = config("bf16", 3), config("fp32", 3)
+CLIPPED = {"gradient_clipping": 0.1}
+USUAL: Config = {"gradient_clipping": 1.0, "data_types": {}}
+
+EXACT: dict[str, dict[str, Any]] = {
+    f"{precision}-gas{steps}-{load}": {"run": config(precision, steps), "load_dtype": load}
+    for precision in ("fp32", "bf16")
+    for steps in (1, 3)
+    for load in ("float32", "bfloat16")
+} | {
+    "warmup-linear": {"run": config("fp32", 3, scheduler=WARMUP)},
+    "warmup-own-peak": {"run": config("bf16", 1, scheduler=OWN_PEAK)},
+    "reduce-fp32": {"run": config("bf16", 3, communication_data_type="fp32"), "load_dtype": "bfloat16"},
+    "unclipped": {"run": config("bf16", 3, gradient_clipping=0.0)},
+    "adam-is-adamw": {"run": config("fp32", 1, optimizer=TORCH_ADAMW | {"type": "Adam"})},
+    "total-batch": {"run": config("fp32", 3, train_batch_size=12)},
+    "no-accumulation-dtype": {"run": config("bf16", 1, data_types={})},
+    "overflow-fp32": {"run": FP32, "inf_at": 3},
+    "overflow-bf16": {"run": config("bf16", 3, gradient_clipping=0.0), "inf_at": 0},
+    "overflow-unchecked": {
+        "run": config("bf16", 1, bf16={"enabled": True, "check_grad_overflow": False}),
+        "inf_at": 3,
+    },
+    "frozen-fp32": {"run": FP32, "freeze": ["embed", "blocks.0"]},
+    "frozen-bf16": {"run": BF16, "freeze": ["embed"], "load_dtype": "bfloat16"},
+    "left-to-trainer": {"run": BF16, "source": left_to_trainer(), "tail": GIVEN},
+    "own-optimizer": {"run": BF16, "source": without(BF16, "optimizer"), "tail": OWN_OPTIMIZER},
+    "resumed": {"run": BF16, "tail": RESUMED},
+    "evaluated": {"run": BF16, "tail": EVALUATED},
+}
+"""Runs whose losses and weights have to be equal bit for bit."""
+
+CLOSE: dict[str, dict[str, Any]] = {
+    "clipped-gas1": {"run": config("fp32", 1, **CLIPPED), "tolerance": ACTIVE_CLIP},
+    "clipped-gas3": {"run": config("fp32", 3, **CLIPPED), "tolerance": ACTIVE_CLIP},
+    "clipped-by-default": {"run": without(FP32, "gradient_clipping"), "tolerance": ACTIVE_CLIP},
+    "as-is-fp32": {"run": config("fp32", 3, **USUAL), "exact": False, "tolerance": AS_IS["fp32"]},
+    "as-is-fp32-clipped": {"run": config("fp32", 1, **CLIPPED), "exact": False, "tolerance": AS_IS["fp32"]},
+    "as-is-bf16": {"run": config("bf16", 1, **USUAL), "exact": False, "tolerance": AS_IS["bf16"]},
+    "as-is-bf16-sum": {"run": config("bf16", 3, **USUAL), "exact": False, "tolerance": AS_IS["bf16"]},
+    "as-is-bf16-clipped": {"run": config("bf16", 3, **CLIPPED), "exact": False, "tolerance": AS_IS["bf16"]},
+}
+"""Runs that differ by rounding only, with the bounds that the report tells."""
+
+RAISES = "    losses = [][0]\n    for batch in micro"
+
+EDITS: dict[str, tuple[str, Edits]] = {
+    "no division by GAS": ("bf16", {"(loss / GRADIENT_ACCUMULATION_STEPS).backward()": "loss.backward()"}),
+    "optimizer before sharding": (
+        "bf16",
+        {
+            "    mesh = init_device_mesh": "    model.early = list(model.parameters())\n    mesh = init_device_mesh",
+            "for param in model.parameters() if param.requires_grad]": "for param in model.early]",
+        },
+    ),
+    "missing broadcast": (
+        "bf16",
+        {"        dist.broadcast(param.data, src=0)  # DeepSpeed starts every rank from rank 0's weights\n": ""},
+    ),
+    "wrong weight decay": ("bf16", {"WEIGHT_DECAY = 0.1 ": "WEIGHT_DECAY = 0.01 "}),
+    "no grad_norm": ("bf16", {'"grad_norm": grad_norm': '"grad_norm": None'}),
+    "Adam for AdamW": ("fp32", {"torch.optim.AdamW(": "torch.optim.Adam("}),
+    "fp32 reduction": ("bf16", {"REDUCE_DTYPE = torch.bfloat16": "REDUCE_DTYPE = torch.float32"}),
+    "input casts": ("bf16", {"cast_forward_inputs=False": "cast_forward_inputs=True"}),
+    "masters not rounded": (
+        "bf16",
+        {"        param.data = param.data.to(PARAM_DTYPE)  # DeepSpeed makes its masters from the 16-bit model\n": ""},
+    ),
+    "schedule off by one": ("fp32", {"factor(applied - 1)": "factor(applied)"}),
+    "no clipping": ("clipped", {"CLIP_NORM = 0.1": "CLIP_NORM = 1000.0"}),
+    "no overflow skip": ("overflow", {"skipped = not math.isfinite(grad_norm)": "skipped = False"}),
+    "scheduler stepped on a skip": (
+        "overflow",
+        {"    if not skipped:\n        optimizer.step()\n        if": "    if not skipped:\n        optimizer.step()\n    if True:\n        if"},
+    ),
+    "masters not fp32": (
+        "loaded",
+        {"        if param.requires_grad:\n            param.data = param.data.float()\n": ""},
+    ),
+}  # fmt: skip
+
+
+MUTATED: dict[str, dict[str, Any]] = {
+    "bf16": {"run": BF16},
+    "fp32": {"run": FP32},
+    "clipped": {"run": config("fp32", 3, **CLIPPED), "tolerance": ACTIVE_CLIP},
+    "overflow": {"run": FP32, "inf_at": 3},
+    "loaded": {"run": BF16, "load_dtype": "bfloat16"},
+}
+"""The runs that mutants change; all of them pass above without the change."""
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
+    """The verdicts of all cases, run in one launch a side."""
+    bench = Bench(tmp_path_factory.mktemp("fsdp2"))
+    cases = [bench.case(name, **settings) for name, settings in (EXACT | CLOSE).items()]
+    cases += [bench.case(name, edits=edits, **MUTATED[run]) for name, (run, edits) in EDITS.items()]
+    cases.append(bench.case("crash", BF16, edits={"    losses = []\n    for batch in micro": RAISES}))
+    return run_cases(cases)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_trains_bit_for_bit(verdicts: dict[str, Verdict], name: str) -> None:
+    verdict = verdicts[name]
+    assert isinstance(verdict, Parity), verdict
+    assert verdict.differences.loss == verdict.differences.update == 0
+
+
+@pytest.mark.parametrize("name", CLOSE)
+def test_trains_within_rounding(verdicts: dict[str, Verdict], name: str) -> None:
+    assert isinstance(verdicts[name], Parity), verdicts[name]
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_mutants_are_caught(verdicts: dict[str, Verdict], name: str) -> None:
+    verdict = verdicts[name]
+    assert isinstance(verdict, Mismatch), verdict
+
+
+def test_a_missing_division_shows_in_the_norm(verdicts: dict[str, Verdict]) -> None:
+    verdict = verdicts["no division by GAS"]
+    assert isinstance(verdict, Mismatch)
+    assert verdict.differences.norm > 1  # three times the norm: Adam hides it from the weights
+
+
+def test_a_crash_is_no_mismatch(verdicts: dict[str, Verdict]) -> None:
+    verdict = verdicts["crash"]
+    assert isinstance(verdict, Crash)
+    assert "IndexError" in verdict.text

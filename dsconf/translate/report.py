@@ -11,10 +11,10 @@ from dsconf.formats.outcome import Item, Landing, Outcome, worst
 from dsconf.plan import Plan
 
 MEASURED: dict[tuple[str, bool], str] = {
-    ("exact", False): "losses and weights equal bit for bit over 8 steps on 2 ranks",
-    ("exact", True): "losses and weights equal bit for bit over 8 steps on 2 ranks",
-    ("close", False): "fp32: loss within 2e-6 over 8 steps on 2 ranks",
-    ("close", True): "bf16: loss within 5e-3 over 8 steps on 2 ranks",
+    ("exact", False): "losses and weights equal bit for bit, over 8 steps of the test model on 2 ranks",
+    ("exact", True): "losses and weights equal bit for bit, over 8 steps of the test model on 2 ranks",
+    ("close", False): "fp32: loss within 2e-6 over 8 steps of the test model on 2 ranks",
+    ("close", True): "bf16: loss within 5e-3 over 8 steps of the test model on 2 ranks",
 }
 """What the parity runs hold for an overall outcome, by outcome and whether the precision is below fp32."""
 

@@ -185,7 +185,7 @@ def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -
     assert job.module is not None
     module = load(job.module)
     micro, accum = geometry(job.config)
-    buffers = {name for name, _ in model.named_buffers()}
+    names = {name for name, _ in model.named_parameters()}  # a tied weight is here once, in state dicts twice
     model = module.parallelize(model, DEVICE)
     optimizer = module.build_optimizer(model)
     scheduler = module.build_scheduler(optimizer)
@@ -197,7 +197,7 @@ def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -
         trace.norms.append(as_float(result["grad_norm"]))
         trace.lrs.append(float(result["lr"]))
         trace.skipped.append(bool(result["skipped"]))
-    state = {name: tensor for name, tensor in module.full_state_dict(model).items() if name not in buffers}
+    state = {name: tensor for name, tensor in module.full_state_dict(model).items() if name in names}
     masters = {n: t.dtype for n, t in state.items() if not n.startswith(tuple(job.freeze))}
     wrong = {name: dtype for name, dtype in masters.items() if dtype != torch.float32}
     trace.problems += [f"full_state_dict has {name} in {dtype}" for name, dtype in wrong.items()]

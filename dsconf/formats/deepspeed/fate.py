@@ -101,6 +101,9 @@ FATES: dict[str, Fate] = {
         "unsupported", "FSDP2 has no quantized all-gather of weights", (False,)
     ),
     f"{_ZERO}zero_quantized_gradients": Fate("unsupported", "FSDP2 has no quantized reduction", (False,)),
+    f"{_ZERO}memory_efficient_linear": Fate(
+        "no-effect", "the emitted code has torch's F.linear, as this run of DeepSpeed"
+    ),
     f"{_ZERO}zenflow": Fate("unsupported", "ZenFlow exists in DeepSpeed only"),
     f"{_ZERO}compute_grad_norm": Fate("unsupported", "train_step always computes the norm", (True,)),
     "fp16.enabled": Fate("unsupported", "fp16 needs loss scaling, which is not translated yet", (False,)),

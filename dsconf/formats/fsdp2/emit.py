@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import libcst as cst
-from libcst import matchers as m
 
 _PARTS = Path(__file__).parent / "parts"
 _FUTURE = "__future__"
@@ -50,8 +51,7 @@ def emit(
     imports: list[cst.Import | cst.ImportFrom] = []
     body: list[cst.FunctionDef | cst.ClassDef] = []
     for part, names in functions:
-        tree = cst.parse_module((_PARTS / f"{part}.py").read_text(encoding="utf-8"))
-        tree = cst.ensure_type(tree.visit(fold), cst.Module)
+        tree = cst.ensure_type(_parsed(part).visit(fold), cst.Module)
         defined = {
             node.name.value: node for node in tree.body if isinstance(node, cst.FunctionDef | cst.ClassDef)
         }
@@ -79,6 +79,11 @@ def emit(
         blocks.append("\n".join(lines))
     code = [cst.Module(body=[node.with_changes(leading_lines=[])]).code.strip("\n") for node in body]
     return "\n\n".join(blocks) + "\n\n\n" + "\n\n\n".join(code) + "\n"
+
+
+@cache
+def _parsed(part: str) -> cst.Module:
+    return cst.parse_module((_PARTS / f"{part}.py").read_text(encoding="utf-8"))
 
 
 class _Fold(cst.CSTTransformer):
@@ -110,15 +115,9 @@ class _Fold(cst.CSTTransformer):
 
 
 def _names(node: cst.CSTNode) -> set[str]:
-    """Every identifier in a piece of code that stands for itself (attributes after a dot don't)."""
-    attributes = {
-        id(found.attr) for found in m.findall(node, m.Attribute()) if isinstance(found, cst.Attribute)
-    }
-    return {
-        found.value
-        for found in m.findall(node, m.Name())
-        if isinstance(found, cst.Name) and id(found) not in attributes
-    }
+    """Every name in a piece of code that stands for itself (attributes after a dot don't)."""
+    tree = ast.parse(cst.Module([]).code_for_node(node).strip())
+    return {found.id for found in ast.walk(tree) if isinstance(found, ast.Name)}
 
 
 Definition = cst.FunctionDef | cst.ClassDef
@@ -139,6 +138,8 @@ def _with_parameters(body: list[Definition], needed: Mapping[str, str]) -> list[
     sorted_uses = {name: sorted(wanted, key=order.index) for name, wanted in uses.items()}
     return [
         cst.ensure_type(node.visit(_Parameters(node.name.value, sorted_uses, needed)), type(node))
+        if uses[node.name.value]
+        else node
         for node in body
     ]
 
@@ -173,26 +174,44 @@ class _Parameters(cst.CSTTransformer):
         if original_node.name.value != self.function or not self.uses[self.function]:
             return updated_node
         params = updated_node.params
-        comma = params.params[-1].comma if params.params else cst.MaybeSentinel.DEFAULT
-        broken = isinstance(comma, cst.Comma)
-        between = params.params[0].comma if broken else cst.MaybeSentinel.DEFAULT
         extra = [
-            cst.Param(
-                cst.Name(name.lower()),
-                cst.Annotation(cst.parse_expression(self.needed[name])),
-                comma=between if broken else cst.MaybeSentinel.DEFAULT,
-            )
+            cst.Param(cst.Name(name.lower()), cst.Annotation(cst.parse_expression(self.needed[name])))
             for name in self.uses[self.function]
         ]
-        star: cst.ParamStar | cst.MaybeSentinel = cst.MaybeSentinel.DEFAULT
-        positional = params.params
-        if broken:
-            extra[-1] = extra[-1].with_changes(comma=comma)
-            positional = [*positional[:-1], positional[-1].with_changes(comma=between)]
-            star = cst.ParamStar(comma=cst.ensure_type(between, cst.Comma))
-        return updated_node.with_changes(
-            params=params.with_changes(params=positional, star_arg=star, kwonly_params=extra)
+        wider = updated_node.with_changes(params=params.with_changes(kwonly_params=extra))
+        broken = any(isinstance(param.comma, cst.Comma) for param in params.params[-1:])
+        return _one_a_line(wider) if broken or _width(wider) > _WIDEST else wider
+
+
+_WIDEST = 110
+
+
+def _width(function: cst.FunctionDef) -> int:
+    """The length of a signature on one line."""
+    return len(cst.Module([]).code_for_node(function).split(":\n", 1)[0])
+
+
+def _one_a_line(function: cst.FunctionDef) -> cst.FunctionDef:
+    """A function whose signature has one parameter a line, each with a comma."""
+
+    def line(indent: bool) -> cst.ParenthesizedWhitespace:
+        return cst.ParenthesizedWhitespace(
+            indent=True, last_line=cst.SimpleWhitespace("    " if indent else "")
         )
+
+    between, last = cst.Comma(whitespace_after=line(True)), cst.Comma(whitespace_after=line(False))
+    params = function.params
+    return function.with_changes(
+        whitespace_before_params=line(True),
+        params=params.with_changes(
+            params=[param.with_changes(comma=between) for param in params.params],
+            star_arg=cst.ParamStar(comma=between),
+            kwonly_params=[
+                param.with_changes(comma=last if param is params.kwonly_params[-1] else between)
+                for param in params.kwonly_params
+            ],
+        ),
+    )
 
 
 def _import_lines(imports: Sequence[cst.Import | cst.ImportFrom], used: set[str]) -> str:

@@ -7,4 +7,3 @@ from torch.optim import Optimizer
 
 def build_scheduler(optimizer: Optimizer) -> None:
     """The config has no scheduler: the lr stays as the optimizer has it, or your script changes it."""
-    return None

@@ -30,10 +30,8 @@ def find_blocks(module: nn.Module) -> list[nn.Module]:
     else:
         # The elements of the outermost nn.ModuleLists: the repeated layers of a transformer.
         for child in module.children():
-            inside = isinstance(module, nn.ModuleList) and not isinstance(
-                child, (nn.ModuleList, nn.ModuleDict)
-            )
-            blocks += [child] if inside else find_blocks(child)
+            listed = isinstance(module, nn.ModuleList) and not isinstance(child, nn.ModuleList)
+            blocks += [child] if listed else find_blocks(child)
     return blocks
 
 

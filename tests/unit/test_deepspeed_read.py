@@ -1,0 +1,267 @@
+"""From a DeepSpeed config to the Plan."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dsconf.config.context import Consumer, Context
+from dsconf.config.effective import Config
+from dsconf.document.json_scanner import scan
+from dsconf.formats.deepspeed.keys import load_keys
+from dsconf.formats.deepspeed.read import FIELDS, Reading, read
+from dsconf.formats.outcome import Item
+from dsconf.plan import Optimizer, Plan, Schedule, Unresolved
+
+ZERO3: dict[str, Any] = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}
+
+
+def reading(
+    source: dict[str, Any], consumer: Consumer | None = None, world_size: int | None = None
+) -> Reading:
+    document = scan("ds.json", json.dumps(source))
+    return read(Config(document, load_keys(), Context(consumer, world_size)))
+
+
+def plan(source: dict[str, Any], **context: Any) -> Plan:
+    return reading(source, **context).plan
+
+
+def item(source: dict[str, Any], key: str) -> Item:
+    found = [item for item in reading(source).items if item.key == key]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_every_field_exists_in_the_plan() -> None:
+    sample = Plan(
+        optimizer=Optimizer(name="AdamW", lr=1, betas=(0, 0), eps=0, weight_decay=0),
+        schedule=Schedule(name="WarmupLR", min_lr=0, max_lr=None, warmup_steps=1, warmup="log"),
+    )
+    for field in FIELDS.values():
+        section, name = field.split(".")
+        assert name in type(getattr(sample, section)).model_fields
+
+
+def test_every_key_exists_in_the_table() -> None:
+    for path in FIELDS:
+        node = load_keys()
+        for key in path.split("."):
+            node = node["keys"][key]
+
+
+@pytest.mark.parametrize(
+    ("keys", "world", "expected"),
+    [
+        ({"train_micro_batch_size_per_gpu": 2}, None, (2, 1, None, None)),
+        ({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3}, 8, (2, 3, None, None)),
+        (
+            {"train_batch_size": 12, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3},
+            None,
+            (2, 3, 12, 2),
+        ),
+        ({"train_batch_size": 48}, 8, (6, 1, 48, 8)),
+        ({"train_batch_size": 48, "train_micro_batch_size_per_gpu": 2}, 8, (2, 3, 48, 8)),
+        ({"train_batch_size": 48, "gradient_accumulation_steps": 3}, 8, (2, 3, 48, 8)),
+    ],
+)
+def test_batch(keys: dict[str, int], world: int | None, expected: tuple[int, ...]) -> None:
+    batch = plan(keys | {"zero_optimization": {"stage": 3}}, world_size=world).batch
+    assert (batch.micro, batch.accumulation, batch.total, batch.world_size) == expected
+
+
+def test_batch_that_depends_on_the_world_size_is_open() -> None:
+    batch = plan({"train_batch_size": 48, "train_micro_batch_size_per_gpu": 2}).batch
+    assert batch.accumulation == Unresolved(key="gradient_accumulation_steps")
+    batch = plan({"train_batch_size": 48}).batch
+    assert (batch.micro, batch.accumulation) == (Unresolved(key="train_micro_batch_size_per_gpu"), 1)
+
+
+def test_auto_accumulation_is_open() -> None:
+    batch = plan({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "auto"}).batch
+    assert batch.accumulation == Unresolved(key="gradient_accumulation_steps")
+
+
+@pytest.mark.parametrize(
+    ("keys", "consumer", "compute"),
+    [
+        ({}, None, "fp32"),
+        ({"bf16": {"enabled": True}}, None, "bf16"),
+        ({"bfloat16": {"enabled": True}}, None, "bf16"),
+        ({"bf16": {"enabled": "auto"}}, None, Unresolved(key="bf16.enabled")),
+        ({"bf16": {"enabled": "auto"}}, "deepspeed", "fp32"),
+        ({"fp16": {"enabled": "auto"}}, None, Unresolved(key="fp16.enabled")),
+    ],
+)
+def test_precision(keys: dict[str, Any], consumer: Consumer | None, compute: object) -> None:
+    assert plan(ZERO3 | keys, consumer=consumer).precision.compute == compute
+
+
+def test_gradient_dtypes() -> None:
+    keys = {
+        "bf16": {"enabled": True},
+        "communication_data_type": "fp32",
+        "data_types": {"grad_accum_dtype": "fp32"},
+    }
+    precision = plan(ZERO3 | keys).precision
+    assert (precision.reduce, precision.accumulate) == ("fp32", "fp32")
+    assert plan(ZERO3 | {"bf16": {"enabled": True}}).precision.reduce is None
+    assert (
+        item(ZERO3 | {"communication_data_type": "bf16"}, "communication_data_type").outcome == "unsupported"
+    )
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_other_stages_are_unsupported(stage: int) -> None:
+    source = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": stage}}
+    assert item(source, "zero_optimization.stage").outcome == "unsupported"
+
+
+def test_a_missing_stage_is_stage_0() -> None:
+    found = item({"train_micro_batch_size_per_gpu": 2}, "zero_optimization.stage")
+    assert (found.outcome, found.value, found.written) == ("unsupported", 0, False)
+
+
+def test_clipping() -> None:
+    found = reading(ZERO3)
+    assert found.plan.clipping.max_norm == 1.0
+    assert found.in_force["gradient_clipping"].value == 1.0
+    assert plan(ZERO3 | {"gradient_clipping": 0.0}).clipping.max_norm is None
+    assert plan(ZERO3 | {"gradient_clipping": "auto"}).clipping.max_norm == Unresolved(
+        key="gradient_clipping"
+    )
+
+
+def adam(kind: str = "AdamW", **params: Any) -> dict[str, Any]:
+    return ZERO3 | {"optimizer": {"type": kind, "params": params}}
+
+
+@pytest.mark.parametrize("kind", ["Adam", "AdamW", "adam", "ADAMW"])
+def test_adam_is_adamw(kind: str) -> None:
+    expected = Optimizer(name="AdamW", lr=0.001, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
+    assert plan(adam(kind)).optimizer == expected
+
+
+def test_torch_adam_has_torchs_weight_decay() -> None:
+    found = plan(adam(torch_adam=True)).optimizer
+    assert found is not None
+    assert found.weight_decay == 0.01
+
+
+def test_adam_with_l2_is_unsupported_and_adamw_ignores_the_flag() -> None:
+    key = "optimizer.params.adam_w_mode"
+    assert item(adam("Adam", adam_w_mode=False), key).outcome == "unsupported"
+    assert not [item for item in reading(adam("AdamW", adam_w_mode=False)).items if item.key == key]
+
+
+def test_auto_in_the_optimizer_is_open() -> None:
+    found = plan(adam(lr="auto", betas="auto", weight_decay="auto")).optimizer
+    assert found is not None
+    assert found.lr == Unresolved(key="optimizer.params.lr")
+    assert found.betas == Unresolved(key="optimizer.params.betas")
+    assert found.eps == 1e-8
+
+
+def test_no_optimizer() -> None:
+    assert plan(ZERO3).optimizer is None
+    assert plan(ZERO3 | {"optimizer": {"params": {"lr": 1}}}).optimizer is None
+
+
+def test_another_optimizer_is_unsupported_with_all_its_arguments() -> None:
+    source = adam("Lamb", lr=0.1, max_coeff=0.3)
+    assert plan(source).optimizer is None
+    assert item(source, "optimizer.type").outcome == "unsupported"
+    assert item(source, "optimizer.params.max_coeff").outcome == "unsupported"
+
+
+def warmup(kind: str, **params: Any) -> dict[str, Any]:
+    return ZERO3 | {"scheduler": {"type": kind, "params": params}}
+
+
+def test_schedules() -> None:
+    found = plan(warmup("WarmupLR", warmup_num_steps=10)).schedule
+    assert found == Schedule(name="WarmupLR", min_lr=0.0, max_lr=None, warmup_steps=10, warmup="log")
+    found = plan(warmup("WarmupDecayLR", total_num_steps=50, warmup_type="linear")).schedule
+    assert found == Schedule(
+        name="WarmupDecayLR", min_lr=0.0, max_lr=0.001, warmup_steps=1000, warmup="linear", total_steps=50
+    )
+
+
+def test_an_explicit_null_peak_is_the_lr_of_the_optimizer() -> None:
+    found = plan(warmup("WarmupDecayLR", total_num_steps=50, warmup_max_lr=None)).schedule
+    assert found is not None
+    assert found.max_lr is None
+
+
+def test_schedules_that_deepspeed_refuses() -> None:
+    assert (
+        item(warmup("WarmupLR", total_num_steps=5), "scheduler.params.total_num_steps").outcome
+        == "rejected-by-source"
+    )
+    found = plan(warmup("WarmupDecayLR")).schedule
+    assert found is not None
+    assert found.total_steps == Unresolved(key="scheduler.params.total_num_steps")
+
+
+def test_other_schedules_are_unsupported() -> None:
+    source = warmup("WarmupCosineLR", total_num_steps=5, cos_min_ratio=0.1)
+    assert item(source, "scheduler.type").outcome == "unsupported"
+    assert item(source, "scheduler.params.cos_min_ratio").outcome == "unsupported"
+    one_each = warmup("WarmupLR", warmup_max_lr=[0.1, 0.2])
+    assert item(one_each, "scheduler.params.warmup_max_lr").outcome == "unsupported"
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "outcome"),
+    [
+        ({"amp": {"enabled": False}}, "amp", "rejected-by-source"),
+        ({"no_such_key": 1}, "no_such_key", "no-effect"),
+        ({"steps_per_print": 10}, "steps_per_print", "no-effect"),
+        ({"tensorboard": {"enabled": True, "job_name": "x"}}, "tensorboard", "no-effect"),
+        ({"activation_checkpointing": {"profile": True}}, "activation_checkpointing", "no-effect"),
+        ({"hybrid_engine": {"enabled": True}}, "hybrid_engine", "unsupported"),
+        ({"hybrid_engine": {"enabled": False}}, "hybrid_engine", "no-effect"),
+        ({"compile": {"deepcompile": True}}, "compile", "unsupported"),
+        ({"fp16": {"enabled": False, "loss_scale": 128}}, "fp16.loss_scale", "no-effect"),
+        ({"fp16": {"enabled": True, "loss_scale": 128}}, "fp16.loss_scale", "unsupported"),
+        ({"fp16": {"enabled": True}}, "fp16.enabled", "unsupported"),
+        ({"fp16": {"enabled": "auto", "loss_scale": 0}}, "fp16.loss_scale", "no-effect"),
+        ({"gradient_predivide_factor": 1.0}, "gradient_predivide_factor", "no-effect"),
+        ({"gradient_predivide_factor": 2.0}, "gradient_predivide_factor", "unsupported"),
+        ({"sequence_parallel_size": 2}, "sequence_parallel_size", "unsupported"),
+    ],
+)
+def test_keys_without_a_place(keys: dict[str, Any], key: str, outcome: str) -> None:
+    assert item(ZERO3 | keys, key).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "outcome"),
+    [
+        ({"reduce_bucket_size": 1}, "reduce_bucket_size", "no-effect"),
+        ({"reduce_bucket_size": "auto"}, "reduce_bucket_size", "no-effect"),
+        ({"max_live_parameters": 5}, "stage3_max_live_parameters", "no-effect"),
+        ({"zero_hpz_partition_size": 8}, "zero_hpz_partition_size", "unsupported"),
+        ({"zero_hpz_partition_size": 1}, "zero_hpz_partition_size", "no-effect"),
+        ({"offload_param": {"device": "none", "pin_memory": True}}, "offload_param.pin_memory", "no-effect"),
+        ({"offload_param": {"device": "cpu", "pin_memory": True}}, "offload_param.pin_memory", "unsupported"),
+        ({"offload_param": {"device": "cpu"}}, "offload_param.device", "unsupported"),
+        ({"offload_optimizer": None}, "offload_optimizer", "no-effect"),
+        ({"zenflow": {"topk_ratio": 0.1}}, "zenflow", "unsupported"),
+        ({"memory_efficient_linear": False}, "memory_efficient_linear", "no-effect"),
+        ({"mics_shard_size": 4}, "mics_shard_size", "rejected-by-source"),
+    ],
+)
+def test_zero_keys_without_a_place(keys: dict[str, Any], key: str, outcome: str) -> None:
+    source = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3, **keys}}
+    assert item(source, f"zero_optimization.{key}").outcome == outcome
+
+
+def test_roundings_that_no_torch_code_repeats() -> None:
+    bf16 = ZERO3 | {"bf16": {"enabled": True}, "gradient_accumulation_steps": 4}
+    found = reading(bf16)
+    assert found.remarks["data_types.grad_accum_dtype"].outcome == "close"
+    assert [i.outcome for i in found.items if i.key.endswith("memory_efficient_linear")] == ["close"]
+    assert not reading(ZERO3).items

@@ -1,0 +1,134 @@
+"""The assembly of modules from parts, on the real parts."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from dsconf.formats.fsdp2.emit import Alias, Constant, Needed, emit
+
+FLAGS = {
+    "FIXED_WORLD": False,
+    "MIXED_PRECISION": True,
+    "ANY_PRECISION": False,
+    "NAMED_BLOCKS": False,
+    "DECAYS": True,
+    "LINEAR": False,
+    "OWN_MAX_LR": True,
+    "CLIPPED": True,
+}
+CONSTANTS: dict[str, Constant | Needed | Alias] = {
+    "WORLD_SIZE": Constant("8", "a"),
+    "PARAM_DTYPE": Constant("torch.bfloat16", "b"),
+    "REDUCE_DTYPE": Constant("torch.bfloat16", "c"),
+    "BLOCK_CLASSES": Constant("('Block',)", "d"),
+    "WARMUP_MIN_LR": Constant("0.0", "e"),
+    "WARMUP_MAX_LR": Constant("0.1", "f"),
+    "WARMUP_STEPS": Constant("10", "g"),
+    "TOTAL_STEPS": Constant("100", "h"),
+    "GRADIENT_ACCUMULATION_STEPS": Constant("2", "i"),
+    "CLIP_NORM": Constant("1.0", "j"),
+}
+SHARDING = ("sharding", ["find_blocks", "loaded_dtype", "prepare", "parallelize"])
+SCHEDULER = ("scheduler", ["AbsoluteLR", "build_scheduler"])
+STEP = ("step", ["train_step", "evaluate"])
+
+
+def arguments(code: str, function: str) -> list[str]:
+    """The keyword-only parameters of a function of a module."""
+    found = [
+        node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef) and node.name == function
+    ]
+    return [f"{arg.arg}: {ast.unparse(arg.annotation)}" for arg in found[0].args.kwonlyargs if arg.annotation]
+
+
+def names(code: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+
+
+def test_flags_fold_to_their_branch() -> None:
+    clipped = emit("x", [STEP], FLAGS, CONSTANTS)
+    plain = emit("x", [STEP], FLAGS | {"CLIPPED": False}, CONSTANTS)
+    assert "clip_grad_norm_" in clipped
+    assert "get_total_norm" not in clipped
+    assert "get_total_norm" in plain
+    assert "CLIP_NORM" not in plain
+    assert not names(clipped + plain) & set(FLAGS)
+
+
+def test_constants_carry_their_source_and_only_used_ones_appear() -> None:
+    code = emit("x", [STEP], FLAGS, CONSTANTS)
+    assert "CLIP_NORM = 1.0  # j\n" in code
+    assert "WARMUP" not in code
+
+
+def test_a_needed_constant_becomes_a_parameter() -> None:
+    code = emit("x", [STEP], FLAGS, CONSTANTS | {"CLIP_NORM": Needed("float")})
+    assert arguments(code, "train_step") == ["clip_norm: float"]
+    assert arguments(code, "evaluate") == []
+    assert "    loss_fn: Callable[[nn.Module, Any], torch.Tensor],\n    *,\n    clip_norm: float,\n" in code
+    assert "CLIP_NORM" not in code
+
+
+def test_a_parameter_is_handed_down_through_calls() -> None:
+    code = emit("x", [SHARDING], FLAGS, CONSTANTS | {"PARAM_DTYPE": Needed("torch.dtype")})
+    assert arguments(code, "prepare") == ["param_dtype: torch.dtype"]
+    assert arguments(code, "parallelize") == ["param_dtype: torch.dtype"]
+    assert arguments(code, "find_blocks") == []
+    assert "prepare(module, device, param_dtype=param_dtype)" in code
+
+
+def test_nested_functions_close_over_the_parameter() -> None:
+    code = emit(
+        "x", [SCHEDULER], FLAGS, CONSTANTS | {"WARMUP_STEPS": Needed("int"), "TOTAL_STEPS": Needed("int")}
+    )
+    assert arguments(code, "build_scheduler") == ["warmup_steps: int", "total_steps: int"]
+    assert "(total_steps - step)" in code
+
+
+def test_an_alias_stands_for_the_other_constant() -> None:
+    code = emit("x", [SHARDING], FLAGS, CONSTANTS | {"REDUCE_DTYPE": Alias("PARAM_DTYPE")})
+    assert "reduce_dtype=PARAM_DTYPE" in code
+    assert "REDUCE_DTYPE" not in code
+
+
+def test_an_unknown_function_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        emit("x", [("step", ["no_such_function"])], FLAGS, CONSTANTS)
+
+
+def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
+    """Compiles, and ruff finds no unused import, undefined name or unsorted import in any of them."""
+    parts = [
+        SHARDING,
+        SCHEDULER,
+        STEP,
+        ("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"]),
+    ]
+    for number, values in enumerate(product((False, True), repeat=len(FLAGS))):
+        flags = dict(zip(FLAGS, values, strict=True))
+        chosen = [
+            (part, [n for n in wanted if n != "loaded_dtype" or not flags["MIXED_PRECISION"]])
+            for part, wanted in parts
+        ]
+        code = emit("x", chosen, flags, CONSTANTS)
+        compile(code, "module", "exec")
+        assert not names(code) & set(FLAGS)
+        (tmp_path / f"m{number}.py").write_text(code, encoding="utf-8")
+    ruff = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--extend-select",
+        "I,UP,B",
+        "--target-version",
+    ]
+    done = subprocess.run([*ruff, "py310", str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

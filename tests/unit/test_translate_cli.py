@@ -1,0 +1,238 @@
+"""`dsconf translate` as a user runs it, without torch."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from syrupy.assertion import SnapshotAssertion
+
+from dsconf.cli import main
+
+DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
+ZERO3: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 2,
+    "gradient_accumulation_steps": 4,
+    "bf16": {"enabled": True},
+    "gradient_clipping": 1.0,
+    "zero_optimization": {"stage": 3},
+}
+AUTO: dict[str, Any] = {
+    "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "gradient_clipping": "auto",
+    "bf16": {"enabled": "auto"},
+    "optimizer": {
+        "type": "AdamW",
+        "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"},
+    },
+    "scheduler": {
+        "type": "WarmupDecayLR",
+        "params": {
+            "warmup_min_lr": "auto",
+            "warmup_max_lr": "auto",
+            "warmup_num_steps": "auto",
+            "total_num_steps": "auto",
+        },
+    },
+    "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def translate(source: dict[str, Any] | str, *args: str) -> Result:
+    text = source if isinstance(source, str) else json.dumps(source, indent=2)
+    Path("ds_config.json").write_text(text, encoding="utf-8")
+    return CliRunner().invoke(main, ["translate", "ds_config.json", "--to", "fsdp2", *args])
+
+
+def report_of(source: dict[str, Any], *args: str) -> dict[str, Any]:
+    translate(source, "--report", "report.json", *args)
+    report: dict[str, Any] = json.loads(Path("report.json").read_text(encoding="utf-8"))
+    return report
+
+
+def outcomes(source: dict[str, Any], *args: str) -> dict[str, str]:
+    return {item["key"]: item["outcome"] for item in report_of(source, *args)["items"]}
+
+
+def leaves(value: object, path: str = "") -> set[str]:
+    if isinstance(value, dict) and value:
+        return set().union(*(leaves(v, f"{path}.{key}" if path else key) for key, v in value.items()))
+    return {path}
+
+
+def test_the_code_is_on_stdout_and_the_report_on_stderr() -> None:
+    result = translate(ZERO3)
+    assert result.exit_code == 0
+    compile(result.stdout, "module", "exec")
+    assert "overall close" in result.stderr
+    assert "overall" not in result.stdout
+
+
+@pytest.mark.parametrize("name", ["demo", "zero3", "auto", "fp32"])
+def test_modules(name: str, snapshot: SnapshotAssertion) -> None:
+    sources: dict[str, Any] = {
+        "demo": (DEMO / "ds_config.json").read_text(encoding="utf-8"),
+        "zero3": ZERO3,
+        "auto": AUTO,
+        "fp32": {
+            "train_micro_batch_size_per_gpu": 2,
+            "gradient_clipping": 0.0,
+            "optimizer": {"type": "Adam", "params": {"lr": 1e-3}},
+            "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10, "warmup_type": "linear"}},
+            "zero_optimization": {"stage": 3},
+        },
+    }
+    result = translate(sources[name])
+    assert result.exit_code == 0
+    assert result.stdout == snapshot(name="module")
+    assert result.stderr == snapshot(name="report")
+    assert len(result.stdout.splitlines()) <= 220
+
+
+@pytest.mark.parametrize("source", [ZERO3, AUTO], ids=["zero3", "auto"])
+def test_modules_pass_ruff_in_its_default_settings(source: dict[str, Any]) -> None:
+    Path("shard.py").write_text(translate(source).stdout, encoding="utf-8")
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "shard.py"]
+    done = subprocess.run(ruff, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_written_leaf_has_one_item() -> None:
+    for source in (ZERO3, AUTO, json.loads((DEMO / "ds_config.json").read_text(encoding="utf-8"))):
+        items = report_of(source)["items"]
+        written = [item["key"] for item in items if item["written"]]
+        assert len(written) == len(set(written))
+        assert set(written) == leaves(source)
+
+
+def test_the_report_has_the_promised_shape() -> None:
+    report = report_of(ZERO3)
+    assert {key: report[key] for key in ("version", "source", "target", "numerics")} == {
+        "version": 1,
+        "source": "deepspeed",
+        "target": "fsdp2",
+        "numerics": "deepspeed",
+    }
+    assert set(report["overall"]) == {"outcome", "note"}
+    for item in report["items"]:
+        assert set(item) == {"key", "value", "outcome", "target", "note", "action", "written"}
+
+
+def test_defaults_that_change_training_are_in_the_report() -> None:
+    source = {key: value for key, value in ZERO3.items() if key != "gradient_clipping"}
+    items = {item["key"]: item for item in report_of(source)["items"]}
+    clipping = items["gradient_clipping"]
+    assert (clipping["written"], clipping["value"]) == (False, 1.0)
+    assert "0.19.3" in clipping["note"]
+    assert "CLIP_NORM = 1.0" in translate(source).stdout
+
+
+def test_auto_becomes_parameters() -> None:
+    found = outcomes(AUTO)
+    open_ = {key for key in leaves(AUTO) if key.split(".")[-1] not in ("type", "stage")}
+    open_ -= {"zero_optimization.reduce_bucket_size", "zero_optimization.stage3_prefetch_bucket_size"}
+    assert {key for key, outcome in found.items() if outcome == "needs-value"} == open_
+    code = translate(AUTO).stdout
+    functions = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
+    needed = {name: [arg.arg for arg in node.args.kwonlyargs] for name, node in functions.items()}
+    assert {name: parameters for name, parameters in needed.items() if parameters} == {
+        "prepare": ["param_dtype"],
+        "parallelize": ["param_dtype"],
+        "build_optimizer": ["lr", "betas", "eps", "weight_decay"],
+        "build_scheduler": ["warmup_min_lr", "warmup_max_lr", "warmup_steps", "total_steps"],
+        "train_step": ["gradient_accumulation_steps", "clip_norm"],
+    }
+    assert all(default is None for node in functions.values() for default in node.args.kw_defaults)
+
+
+def test_set_gives_values() -> None:
+    found = translate(AUTO, "--set", "optimizer.params.lr=3e-4", "--set", "bf16.enabled=true")
+    assert "LR = 0.0003  # optimizer.params.lr" in found.stdout
+    assert "PARAM_DTYPE = torch.bfloat16  # bf16.enabled" in found.stdout
+    assert outcomes(AUTO, "--set", "optimizer.params.lr=3e-4")["optimizer.params.lr"] == "exact"
+
+
+def test_set_makes_an_unsupported_stage_supported() -> None:
+    stage2 = ZERO3 | {"zero_optimization": {"stage": 2}}
+    assert translate(stage2).exit_code == 1
+    assert translate(stage2, "--set", "zero_optimization.stage=3").exit_code == 0
+
+
+@pytest.mark.parametrize("setting", ["lr", "no.such.key=1", "=1", "zero_optimization.nothing=1"])
+def test_bad_settings(setting: str) -> None:
+    result = translate(ZERO3, "--set", setting)
+    assert result.exit_code == 2
+    assert "--set" in result.stderr
+
+
+def test_unsupported_settings_write_no_code() -> None:
+    offload = ZERO3 | {
+        "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/x"}}
+    }
+    result = translate(offload, "--report", "report.json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert Path("report.json").exists()
+    forced = translate(offload, "--force")
+    assert forced.exit_code == 1
+    compile(forced.stdout, "module", "exec")
+
+
+def test_blocks_by_name() -> None:
+    code = translate(ZERO3, "--blocks", "LlamaDecoderLayer", "--blocks", "Other").stdout
+    assert "BLOCK_CLASSES = ('LlamaDecoderLayer', 'Other')  # --blocks" in code
+    assert "find_blocks(child)" not in code
+
+
+def test_a_fixed_world_is_checked() -> None:
+    source = ZERO3 | {"train_batch_size": 64}
+    assert "WORLD_SIZE = 8" in translate(source).stdout
+    assert "WORLD_SIZE" not in translate(ZERO3, "--world-size", "8").stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (ZERO3 | {"fp16": {"enabled": True}}, "precision-both|DS301"),
+        (ZERO3 | {"train_batch_size": 9}, "DS201"),
+        (ZERO3 | {"train_micro_batch_size_per_gpu": "2"}, "DS106"),
+        ("{", "DS101"),
+        ("[]", "DS101"),
+        ("", "DS100"),
+    ],
+)
+def test_sources_without_a_clear_meaning(source: dict[str, Any] | str, says: str) -> None:
+    result = translate(source, "--report", "report.json")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert any(code in result.stderr for code in says.split("|"))
+    assert not Path("report.json").exists()
+
+
+def test_a_removed_key_stops_nothing() -> None:
+    result = translate(ZERO3 | {"amp": {"enabled": False}})
+    assert result.exit_code == 0
+    assert "rejected by source" in result.stderr
+
+
+def test_a_report_that_cannot_be_written() -> None:
+    result = translate(ZERO3, "--report", "no/such/folder/report.json")
+    assert result.exit_code == 2
+    assert "can't write" in result.stderr
+
+
+def test_a_missing_source() -> None:
+    result = CliRunner().invoke(main, ["translate", "nothing.json", "--to", "fsdp2"])
+    assert result.exit_code == 2
+    assert "DS100" in result.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -26,6 +28,8 @@ def command(paths: tuple[str, ...], output_format: str, **options: Any) -> None:
 
     Exit status: 0 nothing at warning or above, 1 findings, 2 a file or an option is unusable.
     """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
     context = take_context(options)
     rules = load_rules()
     results = [lint_file(path, rules, context) for path in paths]

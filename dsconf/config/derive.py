@@ -14,7 +14,7 @@ class Derived(NamedTuple):
     value: object
     paths: frozenset[str]
     missing_context: frozenset[str]
-    """Fields of the Context that would have been needed, and are not known."""
+    """Fields of the Context that it asked for, and that are not known."""
 
 
 class Reader:
@@ -35,6 +35,11 @@ class Reader:
         self.paths.add(path)
         config = self._facts.config
         return config.value(path) if config.raw(path) is not None else None
+
+    def written(self, path: str) -> object:
+        """The value of a path as it is written, None where it is not written."""
+        self.paths.add(path)
+        return self._facts.config.raw(path)
 
     def present(self, path: str) -> bool:
         """Whether a path is written."""
@@ -74,8 +79,8 @@ class Facts:
         if known is None:
             reader = Reader(self)
             value = FACTS[name](reader)
-            missing = reader.missing_context if value is UNKNOWN else ()
-            known = self._known[name] = Derived(value, frozenset(reader.paths), frozenset(missing))
+            paths, missing = frozenset(reader.paths), frozenset(reader.missing_context)
+            known = self._known[name] = Derived(value, paths, missing)
         return known
 
 
@@ -93,7 +98,8 @@ class Triangle(NamedTuple):
 
 
 def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) else None
+    """A number that can be reckoned with; JSON can also hold 1e999 and integers beyond any float."""
+    return value if isinstance(value, int | float) and abs(value) < 2**63 else None
 
 
 def data_parallel_world(read: Reader) -> object:
@@ -116,20 +122,22 @@ def data_parallel_world(read: Reader) -> object:
 def batch(read: Reader) -> object:
     """The batch triangle (`Triangle`), in the order of the branches of `DeepSpeedConfig`."""
     given = [
-        read.given("train_batch_size"),
-        read.given("train_micro_batch_size_per_gpu"),
-        read.given("gradient_accumulation_steps"),
+        read.written("train_batch_size"),
+        read.written("train_micro_batch_size_per_gpu"),
+        read.written("gradient_accumulation_steps"),
     ]
-    if any(value is UNKNOWN for value in given):
-        return UNKNOWN
     total, micro, steps = (_number(value) for value in given)
+    if any(value is not None and _number(value) is None for value in given):
+        return UNKNOWN
     if total is None and micro is None:
         return Triangle(None, None, steps, "missing")
     if any(value is not None and value <= 0 for value in (total, micro, steps)):
         return Triangle(total, micro, steps, "not-positive")
-    world = read.fact("data_parallel_world")
-    if isinstance(world, int | float) and not isinstance(world, bool):
+    world = _number(read.fact("data_parallel_world"))
+    if world is not None:
         return _complete(total, micro, steps, world)
+    if read.given("sequence_parallel_size") is not None:
+        return UNKNOWN
     return _without_world(total, micro, steps)
 
 
@@ -152,12 +160,16 @@ def _complete(total: float | None, micro: float | None, steps: float | None, wor
 
 
 def _without_world(total: float | None, micro: float | None, steps: float | None) -> Triangle:
-    """What holds for every world size: the written factors have to divide the total."""
+    """What holds for every world size: the written factors have to divide the total.
+
+    Of fractions, which DeepSpeed takes too, rounding decides for each world size by itself.
+    """
     if total is None:
         return Triangle(None, micro, 1 if steps is None else steps, None)
     factor = (micro or 1) * (steps or 1)
+    whole = all(number is None or number == int(number) for number in (total, micro, steps))
     problem: object = UNKNOWN
-    if total % factor:
+    if whole and total % factor:
         problem = "product" if micro and steps else "indivisible"
     if micro is None and steps is None:
         steps = 1
@@ -203,12 +215,12 @@ def _batch_factors(read: Reader) -> list[tuple[float, str]] | None:
     for path, words in names.items():
         value = read.given(path)
         number = _number(value)
-        if value is UNKNOWN:
+        if value is not None and number is None:
             return None
         if number is not None:
             factors.append((number, words))
-    world = read.fact("data_parallel_world")
-    if isinstance(world, int | float):
+    world = _number(read.fact("data_parallel_world"))
+    if world is not None:
         factors.append((world, "GPU" if world == 1 else "GPUs"))
     return factors
 
@@ -216,24 +228,30 @@ def _batch_factors(read: Reader) -> list[tuple[float, str]] | None:
 def batch_unit(read: Reader) -> object:
     """The number that the total batch has to be a multiple of: the product of all factors that are known."""
     factors = _batch_factors(read)
-    if not factors:
+    if factors is None:
         return UNKNOWN
     product: float = 1
     for factor, _ in factors:
         product *= factor
-    return int(product) if product == int(product) else product
+    return _plain(product)
+
+
+def _plain(number: float) -> float:
+    return int(number) if number == int(number) else number
 
 
 def batch_unit_words(read: Reader) -> object:
     """`batch_unit` in words: "4 samples per GPU x 8 GPUs"."""
     factors = _batch_factors(read)
-    return " x ".join(f"{number:g} {words}" for number, words in factors) if factors else UNKNOWN
+    if factors is None:
+        return UNKNOWN
+    return " x ".join(f"{_plain(number)} {words}" for number, words in factors) or "1 sample"
 
 
 def batch_nearest(read: Reader) -> object:
     """The nearest multiples of `batch_unit` around the total batch, in words: "16 or 32"."""
     unit, total = read.fact("batch_unit"), _number(read.given("train_batch_size"))
-    if not isinstance(unit, int) or total is None:
+    if not isinstance(unit, int) or unit <= 0 or total is None:
         return UNKNOWN
     below = int(total // unit) * unit
     return f"{below} or {below + unit}" if below > 0 else str(unit)

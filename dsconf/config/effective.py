@@ -64,12 +64,8 @@ class Config:
         self._by_path: dict[str, Written] = {}
         for item in self.written:
             known = self._by_path.get(item.path)
-            # Of a key written twice the last one counts, of two spellings the canonical one.
-            if (
-                known is None
-                or known.entry.key == item.entry.key
-                or item.entry.key == item.path.split(".")[-1]
-            ):
+            # Of two spellings the canonical one counts.
+            if known is None or item.entry.key == item.path.rpartition(".")[2]:
                 self._by_path[item.path] = item
 
     def entry(self, path: str) -> Entry | None:
@@ -149,20 +145,24 @@ def spec_at(table: Spec, path: str) -> tuple[Spec, Spec]:
 
 
 def _walk(document: Document, table: Spec) -> list[Written]:
-    """Every key of the declared sections, in the order of the text."""
+    """Every key of the declared sections that counts (of one written twice the last), in the order of the text."""
     found: list[Written] = []
     stack = [("", table, document.root)]
     while stack:
         prefix, section, node = stack.pop()
         below = []
         keys = section["keys"]
-        for entry in node.entries:
+        members = node.members()
+        for entry in members.values():
             spec = keys.get(entry.key)
             name = spec["alias"] if spec and "alias" in spec else entry.key
             spec = keys[name] if spec else None
             path = f"{prefix}.{name}" if prefix else name
             found.append(Written(path, entry, section, spec))
-            if spec is not None and "keys" in spec and entry.node.kind == "object":
+            # Of a section in two spellings the canonical one counts, unless it is null.
+            canonical = members.get(name, entry)
+            shadowed = canonical is not entry and canonical.node.kind != "null"
+            if spec is not None and "keys" in spec and entry.node.kind == "object" and not shadowed:
                 below.append((path, spec, entry.node))
         stack.extend(reversed(below))
     found.sort(key=lambda item: item.entry.key_span)

@@ -24,6 +24,7 @@ _TOKEN = re.compile(
 )
 _BLANK = re.compile(r"[ \t\r\n]*")
 _ODD_WORD = re.compile(r"[^\s,:{}\[\]\"']+")
+_OTHER_QUOTES = "'`\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
 _WORDS = {"true": True, "false": False, "null": None}
 _CLOSES = {"object": "}", "array": "]"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
@@ -111,10 +112,10 @@ class _Scanner:
         key, key_span = self._string(), Span(self.start, self.at)
         kind = self._next()
         if kind != ":":
-            raise self._unexpected(kind, top, f'":" after the key "{key}"')
+            raise self._unexpected(kind, top, f'":" after the key "{_short(key)}"')
         kind = self._next()
         if kind in ("}", "]", ",", ":", "end"):
-            raise self._unexpected(kind, top, f'a value for "{key}"')
+            raise self._unexpected(kind, top, f'a value for "{_short(key)}"')
         node = self._value(kind)
         top.entries.append(Entry(key, key_span, node))
         return node
@@ -157,13 +158,15 @@ class _Scanner:
         found = self.text[start]
         if found == '"':
             return self._bad_string(start)
-        if found == "'":
-            return self._error("JSON puts strings in double quotes, not in single ones", start)
+        if found in _OTHER_QUOTES:
+            return self._error(f'JSON puts strings in double quotes ("), not in {found}', start)
         if self.text.startswith("/*", start):
             return self._error("this comment has no end", start, start + 2)
         match = _ODD_WORD.match(self.text, start)
-        word = match.group() if match else found
-        shown = word if len(word) <= 40 else word[:37] + "..."
+        if match is None or not found.isprintable():
+            return self._error(f"the character U+{ord(found):04X} can't stand here", start, start + 1)
+        word = match.group()
+        shown = _short(word)
         end = start + len(word)
         if word in _PYTHON_WORDS:
             return self._error(f"{word} is Python: JSON writes {_PYTHON_WORDS[word]}", start, end)
@@ -196,8 +199,7 @@ class _Scanner:
             line = self.text.count("\n", 0, top.span.start) + 1
             message = f"the file ends inside the {top.kind} that begins in line {line}: {wanted} is missing"
             return self._error(message, top.span.start)
-        shown = self.text[self.start : self.at]
-        shown = shown if len(shown) <= 40 else shown[:37] + "..."
+        shown = _short(self.text[self.start : self.at])
         return self._error(f"expected {wanted}, found {shown}", self.start, self.at)
 
     def _error(self, message: str, start: int, end: int | None = None) -> Unusable:
@@ -207,3 +209,7 @@ class _Scanner:
 
 def _named(node: Node) -> str:
     return {"array": "an array", "null": "null"}.get(node.kind, f"a {node.kind}")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -104,16 +104,18 @@ def _dotted(node: ast.expr, text: str) -> str:
 
 
 def compile_template(text: str) -> list[str | Code]:
-    """A message: plain text and `{expression}` pieces; a doubled brace stands for itself."""
+    """A message: plain text and `{expression}` pieces; a doubled brace stands for itself. Raises RuleError."""
     pieces: list[str | Code] = []
     plain = ""
     for part in re.split(r"(\{\{|\}\}|\{[^{}]*\})", text):
         if part in ("{{", "}}"):
             plain += part[0]
-        elif part.startswith("{"):
+        elif part.startswith("{") and part.endswith("}"):
             pieces += [plain] if plain else []
             pieces.append(compile_expression(part[1:-1]))
             plain = ""
+        elif "{" in part or "}" in part:
+            raise RuleError(f"a brace without its other one in {text!r}")
         else:
             plain += part
     return [*pieces, plain] if plain else pieces
@@ -125,6 +127,12 @@ def _cases(value: Any, compile_value: Any) -> list[list[Any]]:
     return [
         [compile_expression(row["when"]) if "when" in row else None, compile_value(row["is"])] for row in rows
     ]
+
+
+def _places(value: Any) -> list[list[Any]]:
+    """`path`, or a list of paths and of {when, is}, as a list of [condition or null, path]."""
+    rows = value if isinstance(value, list) else [value]
+    return [case for row in rows for case in _cases([row] if isinstance(row, dict) else row, str)]
 
 
 def split_page(text: str) -> tuple[str, str]:
@@ -157,8 +165,10 @@ def compile_rule(text: str, page: str) -> dict[str, Any]:
         "severity": _cases(facts["severity"], _one_of(SEVERITIES)),
         "fails": _cases(facts["fails"], _one_of((*MOMENTS, "not"))) if "fails" in facts else [],
         "when": compile_expression(facts["when"]) if "when" in facts else None,
-        "at": facts.get("at", []) if isinstance(facts.get("at", []), list) else [facts["at"]],
-        "related": [[path, compile_template(note)] for path, note in facts.get("related", {}).items()],
+        "at": _places(facts.get("at", [])),
+        "related": [
+            [path, _cases(note, compile_template)] for path, note in facts.get("related", {}).items()
+        ],
         "message": _cases(facts["message"], compile_template),
         "help": _cases(facts["help"], compile_template) if "help" in facts else [],
         "url": f"rules/{page}",

@@ -10,11 +10,11 @@ from dsconf.config.derive import Facts
 from dsconf.config.effective import UNKNOWN, Config
 from dsconf.document.json_scanner import scan
 from dsconf.document.node import Document, Node, Span
-from dsconf.document.source import Unusable, read_text
+from dsconf.document.source import Unusable, check_file, read_text
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.evaluate import Scope
-from dsconf.lint.finding import Finding, Place, Related, place_of
-from dsconf.lint.recognise import is_deepspeed
+from dsconf.lint.finding import Finding, Place, Related, place_of, printable
+from dsconf.lint.recognise import is_deepspeed, other_format
 from dsconf.lint.schema import Event, events
 
 Rule = dict[str, Any]
@@ -38,6 +38,10 @@ class Result(NamedTuple):
 def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
     """Lint one JSON file. Never raises for what a file may hold."""
     try:
+        reason = other_format(path)
+        if reason is not None:
+            check_file(path)
+            return Result(path, [], skipped=reason)
         document = scan(path, read_text(path))
         refuse_relaxations(document, context)
     except Unusable as problem:
@@ -93,13 +97,13 @@ def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> t
         key, span = event.path, event.span
         related = [Related(place_of(document, place), note) for place, note in event.related]
     else:
-        key, span = _primary(rule["at"], config)
+        key, span = _primary(rule["at"], config, scope)
         related = list(_related(rule, config, scope, key))
     severity, fails = scope.first(rule["severity"]), scope.first(rule["fails"])
     if event is not None and "fails" in event.key and not rule["fails"]:
         fails = event.key["fails"]
-    advice = scope.text(scope.first(rule["help"])) or None
-    message = scope.text(scope.first(rule["message"]))
+    advice = printable(scope.text(scope.first(rule["help"]))) or None
+    message = printable(scope.text(scope.first(rule["message"])))
     finding = Finding(
         rule["code"], rule["name"], severity, None if fails == "not" else fails, place_of(document, span), key, message,
         advice, tuple(related), rule["url"],
@@ -107,14 +111,14 @@ def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> t
     return span, finding
 
 
-def _primary(paths: list[str], config: Config) -> tuple[str, Span]:
-    """The first of the rule's keys that is written; else the brace that opens the file's object."""
-    for path in paths:
+def _primary(places: list[list[Any]], config: Config, scope: Scope) -> tuple[str, Span]:
+    """The first of the rule's keys that is written and meant; else the brace that opens the file's object."""
+    for condition, path in places:
         entry = config.entry(path)
-        if entry is not None:
+        if entry is not None and (condition is None or scope.value(condition) is True):
             return path, _shown(config.document, entry.span, entry.key_span)
     start = config.document.root.span.start
-    return paths[0] if paths else "", Span(start, start + 1)
+    return places[0][1] if places else "", Span(start, start + 1)
 
 
 def _shown(document: Document, span: Span, key_span: Span) -> Span:
@@ -123,11 +127,11 @@ def _shown(document: Document, span: Span, key_span: Span) -> Span:
 
 
 def _related(rule: Rule, config: Config, scope: Scope, primary: str) -> Iterator[Related]:
-    for path, note in rule["related"]:
-        entry = config.entry(path)
-        if entry is not None and path != primary:
+    for path, notes in rule["related"]:
+        entry, note = config.entry(path), scope.first(notes)
+        if entry is not None and path != primary and note is not None:
             place = place_of(config.document, _shown(config.document, entry.span, entry.key_span))
-            yield Related(place, scope.text(note))
+            yield Related(place, printable(scope.text(note)))
 
 
 def unusable_result(path: str, problem: Unusable, rules: list[Rule]) -> Result:
@@ -136,7 +140,6 @@ def unusable_result(path: str, problem: Unusable, rules: list[Rule]) -> Result:
     place = Place(path, 1, 1, 1, 1)
     if problem.span is not None and problem.text is not None:
         place = place_of(Document(path, problem.text, Node("null", 0), []), problem.span)
-    finding = Finding(
-        rule["code"], rule["name"], "error", "parse", place, "", problem.message, url=rule["url"]
-    )
+    message = printable(problem.message)
+    finding = Finding(rule["code"], rule["name"], "error", "parse", place, "", message, url=rule["url"])
     return Result(path, [finding], unusable=True, text=problem.text)

@@ -6,6 +6,7 @@ its negation; a rule fires on true only.
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,6 +32,8 @@ _BINARY: dict[str, Callable[[Any, Any], object]] = {
     "//": operator.floordiv,
     "%": operator.mod,
 }
+_LONGEST = 120
+"""Characters of one value in a message."""
 _FUNCTIONS: dict[str, Callable[[Any], object]] = {
     "optimizer_known": optimizer_known,
     "nearest_optimizer": nearest_optimizer,
@@ -85,7 +88,7 @@ class Scope:
             return UNKNOWN
         try:
             return _BINARY[name](left, right)
-        except (TypeError, ZeroDivisionError):
+        except (TypeError, ValueError, ArithmeticError):
             return UNKNOWN
 
     def _leaf(self, name: str, argument: str) -> object:
@@ -102,11 +105,10 @@ class Scope:
             return UNKNOWN if value is None else value
         if name == "fact":
             derived = self.facts.derived(argument)
-            self.missing_context |= derived.missing_context
-            value = derived.value
-            if value is UNKNOWN and not derived.missing_context:
-                self.unknown_keys |= derived.paths
-            return value
+            if derived.value is UNKNOWN:
+                self.missing_context |= derived.missing_context
+                self.unknown_keys |= set() if derived.missing_context else derived.paths
+            return derived.value
         value = self.config.value(argument)
         if value is UNKNOWN:
             self.unknown_keys.add(argument)
@@ -126,13 +128,13 @@ class Scope:
 
 
 def show(value: object) -> str:
-    """A value as a configuration file would write it, text without its quotes."""
-    if isinstance(value, str):
-        return value
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
+    """A value as a configuration file would write it, text without its quotes, and what is long cut short."""
     if value is UNKNOWN:
         return "?"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return f"{value:.0f}"
-    return str(value)
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        text = f"{value:.0f}"
+    else:
+        text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

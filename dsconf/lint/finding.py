@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal, NamedTuple
 
 from dsconf.document.node import Document, Span
@@ -44,6 +45,15 @@ class Finding(NamedTuple):
     related: tuple[Related, ...] = ()
     url: str = ""
     """The page of the rule."""
+
+
+def printable(text: str) -> str:
+    """The text on one line: what does not print (control characters, half surrogates) is written as JSON's escape."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else json.dumps(character)[1:-1] for character in text
+    )
 
 
 def place_of(document: Document, span: Span) -> Place:

@@ -1,4 +1,4 @@
-"""Is this JSON a DeepSpeed config? Told by its top-level keys, since file names tell too little."""
+"""What is this file? A DeepSpeed config is told by its top-level keys, other formats by the end of their name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,24 @@ _STRONG = frozenset(
     }
 )
 """Keys that nothing but DeepSpeed has."""
+
+_OTHER_FORMATS = {
+    ".yaml": "YAML",
+    ".yml": "YAML",
+    ".toml": "TOML",
+    ".py": "Python",
+    ".sh": "shell scripts",
+    ".md": "Markdown",
+}
+
+
+def other_format(path: str) -> str | None:
+    """Why a file with such a name is not read as JSON; None where it may be JSON."""
+    name = path.lower()
+    for suffix, language in _OTHER_FORMATS.items():
+        if name.endswith(suffix):
+            return f"dsconf reads no {language} yet"
+    return None
 
 
 def is_deepspeed(document: Document, table: Spec) -> bool:

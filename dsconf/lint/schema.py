@@ -26,8 +26,9 @@ def events(config: Config) -> Iterator[Event]:
     yield from _duplicates(config.document)
     for item in config.written:
         if item.spec is None:
-            if not item.section.get("open") and not _is_remark(item.entry.key):
-                yield _unknown(item)
+            raises = item.section.get("unknown") == "raises"
+            if not item.section.get("open") and (raises or not _is_remark(item.entry.key)):
+                yield _unknown(config, item)
         else:
             yield from _wrong_type(item)
 
@@ -48,7 +49,7 @@ def _is_remark(name: str) -> bool:
     return name.startswith(("_", "//", "#", "$")) or name.lower() in ("comment", "comments")
 
 
-def _unknown(item: Written) -> Event:
+def _unknown(config: Config, item: Written) -> Event:
     section = item.path.rpartition(".")[0]
     keys = item.section["keys"]
     names = {name.lower(): name for name in keys if keys[name].get("status") != "removed"}
@@ -62,18 +63,24 @@ def _unknown(item: Written) -> Event:
         "value": item.entry.node.plain(),
         "raises": item.section.get("unknown") == "raises",
         "known": item.section.get("unknown") != "depends",
-        "ignored_name": _ignored_name(item),
+        "ignored_name": _ignored_name(config, item),
         "suggestion": suggestion,
         "default": spec.get("default") if not isinstance(spec.get("default"), list | dict) else None,
     }
     return Event("unknown-key", item.path, item.entry.key_span, key)
 
 
-def _ignored_name(item: Written) -> bool:
-    """Whether even a strict section lets the key pass: pydantic sections drop "auto", and take `strict` themselves."""
+def _ignored_name(config: Config, item: Written) -> bool:
+    """Whether even a strict section lets the key pass.
+
+    Pydantic sections take a key `strict` themselves, and drop what is "auto" unless that is true.
+    """
     if item.section.get("reader") != "pydantic":
         return False
-    return item.entry.node.scalar == "auto" or item.entry.key == "strict"
+    section = item.path.rpartition(".")[0]
+    return item.entry.key == "strict" or (
+        item.entry.node.scalar == "auto" and not config.raw(f"{section}.strict")
+    )
 
 
 def _wrong_type(item: Written) -> Iterator[Event]:
@@ -81,14 +88,15 @@ def _wrong_type(item: Written) -> Iterator[Event]:
     raw = item.entry.node.plain()
     if raw == "auto" or spec.get("status") == "removed":
         return
-    result = coerce(spec, item.section.get("reader", "raw"), raw)
+    reader = item.section.get("reader", "raw")
+    result = coerce(spec, reader, raw)
     if isinstance(result, Invalid):
         key = {
             "name": item.entry.key,
             "value": raw,
             "expected": result.expected,
             "fails": result.fails,
-            "quoted_number": isinstance(raw, str) and _is_number(raw) and _takes_number(spec),
+            "quoted_number": _takes_number(spec) and _quotes_are_wrong(spec, reader, raw),
         }
         yield Event("wrong-type", item.path, item.entry.span, key)
 
@@ -101,9 +109,18 @@ def _takes_number(spec: Spec) -> bool:
     )
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
+def _quotes_are_wrong(spec: Spec, reader: str, raw: object) -> bool:
+    """Whether a refused value is a number in quotes, and refused for them: the number itself may be wrong too."""
+    number = _number(raw) if isinstance(raw, str) else None
+    if number is None:
         return False
-    return True
+    return "quoted_fails" in spec or not isinstance(coerce(spec, reader, number), Invalid)
+
+
+def _number(text: str) -> float | None:
+    """The finite number that a text holds, None where it holds none."""
+    try:
+        number = float(text)
+        return int(text) if text.strip().lstrip("+-").isdigit() else number if number - number == 0 else None
+    except (ValueError, OverflowError):
+        return None

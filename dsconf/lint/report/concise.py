@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsconf.lint.engine import Result
+from dsconf.lint.finding import printable
 from dsconf.lint.report.summary import summary
 
 
@@ -14,6 +15,6 @@ def render(results: Sequence[Result]) -> str:
     for result in results:
         for finding in result.findings:
             place = finding.place
-            where = f"{place.file}:{place.line}:{place.column}"
+            where = f"{printable(place.file)}:{place.line}:{place.column}"
             lines.append(f"{where}: {finding.code} {finding.severity}: {finding.message}")
     return "\n".join([*lines, *summary(results)])

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
 
 from dsconf.document.node import line_starts
 from dsconf.lint.engine import Result
-from dsconf.lint.finding import Finding, Place
+from dsconf.lint.finding import Finding, Place, printable
 from dsconf.lint.report.summary import summary
 
 _WIDEST = 120
+_BEFORE = 20
+"""Characters that a cut line keeps before its mark."""
+_TAB = " " * 4
+_CUT = "..."
 _CONSEQUENCES = {
     "parse": "DeepSpeed stops every rank when it reads the file",
     "init": "deepspeed.initialize stops every rank",
     "step": "the first step stops every rank",
 }
+
+
+class _Mark(NamedTuple):
+    place: Place
+    sign: str
+    note: str
 
 
 def render(results: Sequence[Result]) -> str:
@@ -29,22 +41,28 @@ def render(results: Sequence[Result]) -> str:
 def _block(finding: Finding, text: str, starts: list[int]) -> Iterator[str]:
     place = finding.place
     yield f"{finding.code} {finding.severity}: {finding.message}"
-    yield f"  --> {place.file}:{place.line}:{place.column}"
-    marks = [(place, "^", "")]
+    yield f"  --> {printable(place.file)}:{place.line}:{place.column}"
+    marks = [_Mark(place, "^", "")]
     marks += [
-        (related.place, "-", related.message)
+        _Mark(related.place, "-", related.message)
         for related in finding.related
         if related.place.file == place.file
     ]
-    marks.sort(key=lambda mark: (mark[0].line, mark[0].column))
-    width = len(str(max(mark[0].line for mark in marks)))
+    marks.sort(key=lambda mark: (mark.place.line, mark.place.column))
+    width = len(str(max(mark.place.line for mark in marks)))
     edge = " " * (width + 1) + "|"
     if starts:
         yield edge
-        for at, sign, note in marks:
-            line, marker = _excerpt(at, sign, text, starts)
-            yield f"{at.line:>{width}} | {line}"
-            yield f"{edge} {marker}{' ' + note if note else ''}".rstrip()
+        for number, group in groupby(marks, key=lambda mark: mark.place.line):
+            end = starts[number] if number < len(starts) else len(text)
+            line = text[starts[number - 1] : end].rstrip("\r\n")
+            window: range | None = None
+            for mark in group:
+                begin, end = _columns_of(mark.place, line)
+                if window is None or begin not in window or end - 1 not in window:
+                    window = _window(begin, line)
+                    yield f"{number:>{width}} | {_excerpt(line, window)}"
+                yield f"{edge} {_signs(mark.sign, begin, end, line, window)} {mark.note}".rstrip()
         yield edge
     if finding.rule not in ("json-syntax", "unreadable-file") and finding.fails in _CONSEQUENCES:
         yield f"{' ' * (width + 1)}= {_CONSEQUENCES[finding.fails]}"
@@ -52,18 +70,47 @@ def _block(finding: Finding, text: str, starts: list[int]) -> Iterator[str]:
         yield f"{' ' * (width + 1)}= help: {finding.help}"
 
 
-def _excerpt(at: Place, sign: str, text: str, starts: list[int]) -> tuple[str, str]:
-    """The line of a place, cut to the width of a screen, and the line of marks below it."""
-    end = starts[at.line] if at.line < len(starts) else len(text)
-    line = text[starts[at.line - 1] : end].rstrip("\r\n")
-    first = at.column - 1
-    last = at.end_column - 1 if at.end_line == at.line else len(line)
-    last = max(first + 1, last)
-    if len(line) > _WIDEST:
-        begin = max(0, first - 20)
-        cut = line[begin : begin + _WIDEST]
-        head, tail = "..." if begin else "", "..." if begin + _WIDEST < len(line) else ""
-        first, last = first - begin + len(head), min(last - begin, _WIDEST) + len(head)
-        line = f"{head}{cut}{tail}"
-    pad = "".join("\t" if character == "\t" else " " for character in line[:first])
-    return line, pad.ljust(first) + sign * (last - first)
+def _columns_of(place: Place, line: str) -> tuple[int, int]:
+    """Where a mark begins and ends in its first line, from 0; it is never empty."""
+    begin = place.column - 1
+    end = place.end_column - 1 if place.end_line == place.line else len(line)
+    return begin, max(begin + 1, end)
+
+
+def _window(begin: int, line: str) -> range:
+    """The columns that are shown of a line: all, or as many as a screen takes around a mark."""
+    first = max(0, min(begin - _BEFORE, len(line) - _WIDEST))
+    return range(first, first + _WIDEST)
+
+
+def _excerpt(line: str, window: range) -> str:
+    head = _CUT if window.start else ""
+    tail = _CUT if window.stop < len(line) else ""
+    return f"{head}{_visible(line[window.start : window.stop])}{tail}"
+
+
+def _signs(sign: str, begin: int, end: int, line: str, window: range) -> str:
+    """The signs that go below an excerpt."""
+    pad = len(_CUT if window.start else "") + sum(map(_columns, line[window.start : begin]))
+    return " " * pad + sign * max(1, sum(map(_columns, line[begin : min(end, window.stop)])))
+
+
+def _visible(line: str) -> str:
+    """The line with spaces for a tab, and a sign in place of each other character that a terminal would act on."""
+    if line.isprintable():
+        return line
+    line = line.replace("\t", _TAB)
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line
+    )
+
+
+def _columns(character: str) -> int:
+    """How many columns of a terminal a character takes."""
+    if character.isascii():
+        return len(_TAB) if character == "\t" else 1
+    from unicodedata import combining, east_asian_width
+
+    if combining(character):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1

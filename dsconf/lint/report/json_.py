@@ -18,7 +18,7 @@ def render(results: Sequence[Result]) -> str:
         "files": sum(result.skipped is None for result in results),
         "skipped": [{"file": result.file, "reason": result.skipped} for result in results if result.skipped],
     }
-    return json.dumps(report, indent=2, ensure_ascii=False)
+    return json.dumps(report, indent=2)
 
 
 def as_json(finding: Finding) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dsconf.config.context import OPTIONS
 from dsconf.lint.engine import Result
+from dsconf.lint.finding import printable
 
 
 def counted(number: int, noun: str) -> str:
@@ -23,7 +24,11 @@ def summary(results: Sequence[Result]) -> list[str]:
     ]
     read = [result for result in results if result.skipped is None]
     files = counted(len(read), "file")
-    lines = [f"{result.file}: skipped, {result.skipped}" for result in results if result.skipped is not None]
+    lines = [
+        f"{printable(result.file)}: skipped, {result.skipped}"
+        for result in results
+        if result.skipped is not None
+    ]
     if findings:
         lines.append(f"Found {counted(len(findings), 'problem')} ({', '.join(levels)}) in {files}.")
     elif read:

@@ -50,7 +50,7 @@ def prepare(module: nn.Module, device: torch.device) -> None:
     for param in module.parameters():
         if isinstance(param, DTensor):  # sharded with its block
             continue
-        param.data = param.data.to(device)
+        param.data = param.data.to(device).contiguous()
         dist.broadcast(param.data, src=0)  # DeepSpeed starts every rank from rank 0's weights
         if MIXED_PRECISION:
             param.data = param.data.to(PARAM_DTYPE)  # DeepSpeed makes its masters from the 16-bit model

@@ -1,0 +1,163 @@
+"""Rule pages: their examples are run, and their form is checked."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from examples import EXAMPLES, PAGES, RULES, Example, examples_of, lint_json, sections
+
+from dsconf.config.context import Context
+from dsconf.config.derive import FACTS
+from dsconf.config.effective import spec_at
+from dsconf.formats.deepspeed.keys import load_keys
+from dsconf.lint import schema
+from dsconf.lint.compile import Code, compile_rules, split_page
+
+HEADINGS = ["What it catches", "Why it matters", "Bad", "Good", "References"]
+FAMILIES = {
+    "reading": 1,
+    "batch": 2,
+    "precision": 3,
+    "zero": 4,
+    "offload": 5,
+    "optimizer": 6,
+    "checkpoint": 7,
+}
+FAMILIES["performance"] = 8
+ENTRIES = compile_rules(RULES)
+SERIOUS = ("error", "warning")
+OPERATORS = {
+    "==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "and", "or", "not", "list",
+    "optimizer_known", "nearest_optimizer",
+}  # fmt: skip
+
+
+def page_id(page: Path) -> str:
+    return page.stem
+
+
+def entry_id(entry: dict[str, Any]) -> str:
+    return str(entry["code"])
+
+
+def facts_of(page: Path) -> dict[str, Any]:
+    return tomllib.loads(split_page(page.read_text(encoding="utf-8"))[0])
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.id)
+def test_example(example: Example, tmp_path: Path) -> None:
+    path = tmp_path / "ds_config.json"
+    path.write_bytes(example.data)
+    status, report = lint_json(path, *example.args)
+    serious = {finding["rule"] for finding in report["findings"] if finding["severity"] in SERIOUS}
+    assert not report["skipped"]
+    if example.section == "Good":
+        assert serious == set()
+        assert status == 0
+    else:
+        assert serious == {facts_of(example.page)["name"]}
+        assert status in (1, 2)
+
+
+def test_pages_exist() -> None:
+    assert len(PAGES) == len(ENTRIES) >= 15
+
+
+@pytest.mark.parametrize("field", ["code", "name"])
+def test_unique(field: str) -> None:
+    counts = Counter(entry[field] for entry in ENTRIES)
+    assert [value for value, count in counts.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_form(page: Path) -> None:
+    text, facts = page.read_text(encoding="utf-8"), facts_of(page)
+    assert page.name == f"{facts['code']}-{facts['name']}.md"
+    assert text.startswith(f"# {facts['name']}\n\n```toml\n")
+    assert [title for title, _ in sections(text)] == HEADINGS
+    assert all(body.strip() for _, body in sections(text))
+    assert {example.section for example in examples_of(page)} == {"Bad", "Good"}
+    assert re.fullmatch(r"DS[1-8]\d\d", facts["code"])
+    assert facts["code"][2] == str(FAMILIES[page.parent.name])
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", facts["name"])
+    assert len(facts["evidence"]) > 20
+
+
+def codes(value: Any) -> Iterator[Code]:
+    """Every operation inside of something compiled, itself first."""
+    if isinstance(value, list):
+        if value and isinstance(value[0], str) and (value[0] in OPERATORS or len(value) == 2):
+            yield value
+        for element in value:
+            yield from codes(element)
+
+
+def leaves(entry: dict[str, Any], *kinds: str) -> set[str]:
+    """The arguments of all leaves of these kinds in the conditions and messages of a rule."""
+    parts = [entry[field] for field in ("when", "severity", "fails", "at", "message", "help", "related")]
+    return {code[1] for code in codes(parts) if code[0] in kinds and isinstance(code[1], str)}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=entry_id)
+def test_names_exist(entry: dict[str, Any]) -> None:
+    paths = (
+        leaves(entry, "path", "present", "auto")
+        | {path for _, path in entry["at"]}
+        | {path for path, _ in entry["related"]}
+    )
+    for path in paths:
+        spec_at(load_keys(), path)
+    assert leaves(entry, "fact") <= set(FACTS)
+    assert leaves(entry, "context") <= set(Context._fields)
+    assert not leaves(entry, "key") or entry["kind"] in ("unknown-key", "wrong-type", "duplicate-key")
+
+
+def test_leaves_sees_everything() -> None:
+    entry: dict[str, Any] = {field: [] for field in ("severity", "fails", "at", "help", "related")}
+    entry["when"] = ["and", ["present", "a.b"], ["not", ["==", ["path", "c"], ["fact", "d"]]]]
+    entry["message"] = [[["in", ["context", "e"], ["list", ["path", "f"]]], ["text ", ["key", "g"]]]]
+    assert leaves(entry, "path", "present") == {"a.b", "c", "f"}
+    assert leaves(entry, "fact", "context", "key") == {"d", "e", "g"}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=entry_id)
+def test_names_of_keys_are_those_that_the_walk_provides(entry: dict[str, Any]) -> None:
+    source = inspect.getsource(schema)
+    for name in leaves(entry, "key"):
+        assert f'"{name}":' in source
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=entry_id)
+def test_there_is_always_a_message_and_a_severity(entry: dict[str, Any]) -> None:
+    assert entry["message"][-1][0] is None, "the last case has no condition"
+    assert entry["severity"][-1][0] is None
+    assert entry["kind"] != "when" or entry["when"] is not None
+    assert (
+        entry["url"]
+        == f"rules/{next(page for page in PAGES if page.stem.startswith(entry['code'])).relative_to(RULES).as_posix()}"
+    )
+
+
+@pytest.mark.parametrize("info", ["json", 'json args="--world-size 8"', 'json encoding="utf-16"'])
+def test_fences_are_parsed(tmp_path: Path, info: str) -> None:
+    page = tmp_path / "DS999-x.md"
+    page.write_text(f"# x\n\n## Bad\n```{info}\n## not a heading\n```\n\n## Good\n```json\n{{}}\n```\n")
+    bad, good = examples_of(page)
+    assert (bad.section, bad.text, good.section, good.text) == ("Bad", "## not a heading\n", "Good", "{}\n")
+    assert bad.args == (("--world-size", "8") if "args" in info else ())
+    assert bad.encoding == ("utf-16" if "encoding" in info else "utf-8")
+
+
+@pytest.mark.parametrize("info", ["yaml", "json args=8", 'json arg="--world-size 8"', 'jsonargs="x"'])
+def test_fences_that_would_never_run_are_refused(tmp_path: Path, info: str) -> None:
+    page = tmp_path / "DS999-x.md"
+    page.write_text(f"# x\n\n## Bad\n```{info}\n{{}}\n```\n")
+    with pytest.raises(ValueError, match="no example"):
+        examples_of(page)

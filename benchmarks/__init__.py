@@ -1,0 +1,1 @@
+"""Measurements, run by `./dev bench` and `./dev corpus`."""

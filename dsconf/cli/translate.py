@@ -45,6 +45,9 @@ def command(
     from dsconf.translate.run import Refused, translate
     from dsconf.translate.terminal import render
 
+    for name in blocks:
+        if not name.isidentifier():
+            raise click.BadParameter(f"{name!r} is no class name", param_hint="--blocks")
     context = take_context(options)
     overrides = dict(_setting(text) for text in settings)
     try:

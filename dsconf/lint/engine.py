@@ -13,7 +13,7 @@ from dsconf.document.node import Document, Node, Span
 from dsconf.document.source import Unusable, check_file, read_text
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.evaluate import Scope
-from dsconf.lint.finding import Finding, Place, Related, place_of, printable
+from dsconf.lint.finding import Finding, Related, place_of, printable
 from dsconf.lint.recognise import is_deepspeed, other_format
 from dsconf.lint.schema import Event, events
 
@@ -45,7 +45,7 @@ def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
         document = scan(path, read_text(path))
         refuse_relaxations(document, context)
     except Unusable as problem:
-        return unusable_result(path, problem, rules)
+        return unusable_result(path, problem, rules, context)
     table = load_keys()
     if context.consumer is None and not is_deepspeed(document, table):
         reason = "no DeepSpeed config: it has none of DeepSpeed's keys (--consumer says who reads it)"
@@ -134,12 +134,16 @@ def _related(rule: Rule, config: Config, scope: Scope, primary: str) -> Iterator
             yield Related(place, printable(scope.text(note)))
 
 
-def unusable_result(path: str, problem: Unusable, rules: list[Rule]) -> Result:
+def unusable_result(path: str, problem: Unusable, rules: list[Rule], context: Context) -> Result:
     """The result for a file that can't be read: one finding, of the rule that the problem names."""
     rule = next(rule for rule in rules if rule["name"] == problem.rule)
-    place = Place(path, 1, 1, 1, 1)
-    if problem.span is not None and problem.text is not None:
-        place = place_of(Document(path, problem.text, Node("null", 0), []), problem.span)
-    message = printable(problem.message)
-    finding = Finding(rule["code"], rule["name"], "error", "parse", place, "", message, url=rule["url"])
+    document = Document(path, problem.text or "", Node("object", 0), [])
+    config = Config(document, {"keys": {}}, context)
+    scope = Scope(config, Facts(config))
+    severity, fails = scope.first(rule["severity"]), scope.first(rule["fails"])
+    place = place_of(document, problem.span or Span(0, 0))
+    finding = Finding(
+        rule["code"], rule["name"], severity, None if fails == "not" else fails, place, "",
+        printable(problem.message), url=rule["url"],
+    )  # fmt: skip
     return Result(path, [finding], unusable=True, text=problem.text)

@@ -133,8 +133,8 @@ def show(value: object) -> str:
         return "?"
     if isinstance(value, str):
         text = value
-    elif isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        text = f"{value:.0f}"
+    elif isinstance(value, float) and value.is_integer() and 1e5 <= abs(value) < 1e15:
+        text = f"{value:.0f}"  # 5e8 is a count
     else:
         text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

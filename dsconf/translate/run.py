@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from dsconf import __version__
@@ -49,7 +50,7 @@ def translate(
         document = scan(path, read_text(path))
         refuse_relaxations(document, context)
     except Unusable as problem:
-        raise Refused(unusable_result(path, problem, rules)) from None
+        raise Refused(unusable_result(path, problem, rules, context)) from None
     config = Config(document, load_keys(), context, overrides)
     result = lint_config(config, rules)
     errors = [finding for finding in result.findings if finding.severity == "error"]
@@ -62,7 +63,8 @@ def translate(
 
 
 def _origin(path: str) -> str:
-    name = path.replace("\\", "/").rsplit("/", 1)[-1]
+    """The first line of the docstring; a file may have any name, quotes and line ends included."""
+    name = "".join(c if c.isprintable() and c not in '"\\' else "?" for c in Path(path).name)
     return f"Trains as DeepSpeed does with {name}, on PyTorch FSDP2. Written by dsconf {__version__}."
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
-import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,15 +12,9 @@ import pytest
 from dsconf.config.coerce import Invalid, coerce
 from dsconf.formats.deepspeed.keys import load_keys
 
-os.environ.setdefault("DS_ACCELERATOR", "cpu")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-deepspeed = pytest.importorskip("deepspeed")
-ds_config = importlib.import_module("deepspeed.runtime.config")
-torch = importlib.import_module("torch")
+from .judge import Config, deepspeed, read, torch
 
 pytestmark = pytest.mark.oracle
-
-Config = dict[str, Any]
 
 VALUES: list[Any] = [
     0, 1, 2, 3, 5, -1, 2**63, 10**25, 3.0, 1.0, 1.5, 0.5, 5e8, 1e25, 2.0**63, float("inf"),
@@ -83,30 +74,6 @@ SHOWN_BY = {
 }
 
 
-class OneProcess:
-    """What DeepSpeedConfig asks of torch.distributed."""
-
-    def get_rank(self, group: object = None) -> int:
-        return 0
-
-    def get_world_size(self, group: object = None) -> int:
-        return 1
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    logger = importlib.import_module("deepspeed.utils").logger
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(level)
-
-
-@pytest.fixture
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ds_config, "dist", OneProcess())
-
-
 def nodes(node: Config, path: str = "") -> Iterator[tuple[str, Config, Config]]:
     """Every declared key: its path, its node, the node of its section."""
     for name, below in node["keys"].items():
@@ -133,14 +100,6 @@ def with_value(base: Config, path: str, value: object) -> Config:
             place.setdefault("type", "AdamW" if section == "optimizer" else "WarmupLR")
     place[name] = value
     return config
-
-
-def read(config: Config) -> Any:
-    """The DeepSpeedConfig, or the exception that it raised."""
-    try:
-        return ds_config.DeepSpeedConfig(copy.deepcopy(config))
-    except Exception as error:
-        return error
 
 
 def same(left: object, right: object) -> bool:
@@ -188,7 +147,6 @@ def difference(path: str, value: object) -> str | None:
     return f"{value!r}: {ours!r}, DeepSpeed: {theirs!r}" if kept and not same(ours, theirs) else None
 
 
-@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("path", READ_AT_ONCE)
 def test_coerce_does_what_deepspeed_does(path: str) -> None:
     excepted = EXCEPTIONS.get(path, ([], ""))[0]
@@ -199,13 +157,11 @@ def test_coerce_does_what_deepspeed_does(path: str) -> None:
     assert [text for value in values if (text := difference(path, value))] == []
 
 
-@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("path", EXCEPTIONS)
 def test_every_exception_is_needed(path: str) -> None:
     assert all(difference(path, value) for value in EXCEPTIONS[path][0])
 
 
-@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("path", SECTIONS)
 def test_unknown_keys(path: str) -> None:
     node = NODES[path][0] if path else load_keys()
@@ -222,7 +178,6 @@ def test_unknown_keys(path: str) -> None:
 ZERO_KEYS = load_keys()["keys"]["zero_optimization"]["keys"]
 
 
-@pytest.mark.usefixtures("one_process")
 @pytest.mark.parametrize("name", [name for name, node in ZERO_KEYS.items() if "alias" in node])
 def test_other_spellings(name: str) -> None:
     canonical = ZERO_KEYS[name]["alias"]
@@ -231,7 +186,6 @@ def test_other_spellings(name: str) -> None:
     assert isinstance(read({"train_batch_size": 1, "zero_optimization": {name: 1, canonical: 1}}), ValueError)
 
 
-@pytest.mark.usefixtures("one_process")
 def test_the_defaults() -> None:
     sections: Config = {"offload_param": {}, "offload_optimizer": {}, "zenflow": {}}
     result = read({"train_batch_size": 1, "zero_optimization": sections})
@@ -271,22 +225,6 @@ def scheduled(kind: str, name: str) -> Config:
     if name == "warmup_min_ratio":
         params["warmup_num_steps"] = 4
     return {"optimizer": TORCH_ADAMW, "scheduler": {"type": kind, "params": params}}
-
-
-@pytest.fixture(scope="module")
-def process_group() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_SIZE": "1"}.items():
-            patch.setenv(name, value)
-        mine = not torch.distributed.is_initialized()
-        if mine:
-            torch.distributed.init_process_group(
-                "gloo", rank=0, world_size=1, store=torch.distributed.HashStore()
-            )
-        deepspeed.init_distributed("gloo", auto_mpi_discovery=False)
-        yield
-        if mine:
-            torch.distributed.destroy_process_group()
 
 
 def fails(config: Config) -> str | None:

@@ -236,3 +236,28 @@ def test_a_missing_source() -> None:
     result = CliRunner().invoke(main, ["translate", "nothing.json", "--to", "fsdp2"])
     assert result.exit_code == 2
     assert "DS100" in result.stderr
+
+
+def test_odd_file_names_stay_in_the_docstring() -> None:
+    name = 'a"""; import os; """\\b\nc.json'
+    Path(name).write_text(json.dumps(ZERO3), encoding="utf-8")
+    result = CliRunner().invoke(main, ["translate", name, "--to", "fsdp2"])
+    assert result.exit_code == 0
+    module = ast.parse(result.stdout)
+    assert not [
+        node for node in ast.walk(module) if isinstance(node, ast.Import) and node.names[0].name == "os"
+    ]
+
+
+def test_block_names_are_class_names() -> None:
+    result = translate(ZERO3, "--blocks", "Llama Decoder")
+    assert result.exit_code == 2
+    assert "no class name" in result.stderr
+
+
+def test_numbers_beyond_a_float_are_code() -> None:
+    source = json.dumps(ZERO3 | {"optimizer": {"type": "AdamW", "params": {"lr": 1}}}).replace(
+        '"lr": 1', '"lr": 1e999'
+    )
+    code = translate(source).stdout
+    assert 'LR = float("inf")' in code

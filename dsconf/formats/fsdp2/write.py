@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -70,8 +71,8 @@ class _Writer:
             action = f"pass {name.lower()}, or translate with --set {value.key}=VALUE"
             self.landings[field] = Landing("needs-value", f"{target.format('...')}", note, action)
         else:
-            self.constants[name] = Constant(repr(value), self.labels.get(field, field))
-            self.landings[field] = Landing("exact", target.format(repr(value)), note)
+            self.constants[name] = Constant(_source(value), self.labels.get(field, field))
+            self.landings[field] = Landing("exact", target.format(value), note)
 
     def _batch(self) -> None:
         batch = self.plan.batch
@@ -227,6 +228,13 @@ class _Writer:
     def _given(self, *names: str) -> str:
         needed = [name.lower() for name in names if isinstance(self.constants.get(name), Needed)]
         return "".join(f", {name}=..." for name in needed)
+
+
+def _source(value: object) -> str:
+    """A value as Python; JSON numbers may be too large for a float."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
 
 
 _SCHEDULE = ("WARMUP_MIN_LR", "WARMUP_MAX_LR", "WARMUP_STEPS", "TOTAL_STEPS")

@@ -17,9 +17,9 @@ _BEFORE = 20
 _TAB = " " * 4
 _CUT = "..."
 _CONSEQUENCES = {
-    "parse": "DeepSpeed stops every rank when it reads the file",
-    "init": "deepspeed.initialize stops every rank",
-    "step": "the first step stops every rank",
+    "parse": "every rank stops when the file is read",
+    "init": "every rank stops in deepspeed.initialize",
+    "step": "every rank stops in the first optimizer step",
 }
 
 
@@ -64,7 +64,7 @@ def _block(finding: Finding, text: str, starts: list[int]) -> Iterator[str]:
                     yield f"{number:>{width}} | {_excerpt(line, window)}"
                 yield f"{edge} {_signs(mark.sign, begin, end, line, window)} {mark.note}".rstrip()
         yield edge
-    if finding.rule not in ("json-syntax", "unreadable-file") and finding.fails in _CONSEQUENCES:
+    if finding.fails in _CONSEQUENCES:
         yield f"{' ' * (width + 1)}= {_CONSEQUENCES[finding.fails]}"
     if finding.help:
         yield f"{' ' * (width + 1)}= help: {finding.help}"

@@ -1,0 +1,109 @@
+"""What dsconf makes of many public configs: every JSON file below $DSCONF_CORPUS, linted and translated.
+
+Exit status 1 where one of them raised what is no answer, 2 without a corpus.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from dsconf.config.context import Consumer, Context
+from dsconf.lint.engine import lint_file
+from dsconf.lint.index import load_rules
+from dsconf.translate.run import Refused, translate
+
+CONSUMERS: tuple[Consumer | None, ...] = (None, "deepspeed")
+MOST = 25
+"""Reasons to show."""
+
+
+def main() -> int:
+    """Run over the corpus and print the counts."""
+    folder = os.environ.get("DSCONF_CORPUS")
+    paths = sorted(Path(folder).rglob("*.json")) if folder else []
+    if not paths:
+        print("corpus: set DSCONF_CORPUS to a folder with JSON configs", file=sys.stderr)
+        return 2
+    crashes: list[str] = []
+    print(f"{len(paths)} files")
+    for consumer in CONSUMERS:
+        lint_all(paths, consumer, crashes)
+    translate_all(paths, crashes)
+    for crash in crashes:
+        print(crash, file=sys.stderr)
+    print(f"\n{len(crashes)} unexpected exceptions")
+    return int(bool(crashes))
+
+
+def lint_all(paths: Iterable[Path], consumer: Consumer | None, crashes: list[str]) -> None:
+    """Lint every file for one consumer, and count what was found."""
+    rules, context = load_rules(), Context(consumer)
+    findings: Counter[tuple[str, str, str, str]] = Counter()
+    files: Counter[tuple[str, str, str, str]] = Counter()
+    states: Counter[str] = Counter()
+    start = time.process_time()
+    for path in paths:
+        try:
+            result = lint_file(str(path), rules, context)
+        except Exception:
+            crashes.append(f"lint {path} (consumer {consumer}): {traceback.format_exc()}")
+            continue
+        found = [(each.code, each.rule, each.severity, each.fails or "-") for each in result.findings]
+        findings.update(found)
+        files.update(set(found))
+        state = "with findings" if found else "without findings"
+        states["unusable" if result.unusable else "skipped" if result.skipped else state] += 1
+    took = time.process_time() - start
+    print(
+        f"\nlint, consumer {consumer or 'unknown'}: {counted(states)}; {sum(states.values()) / took:,.0f} files/s"
+    )
+    print(f"  {'rule':<38} {'severity':<9} {'fails':<6} {'findings':>8} {'files':>6}")
+    for row, count in sorted(findings.items()):
+        code, rule, severity, fails = row
+        print(f"  {code} {rule:<32} {severity:<9} {fails:<6} {count:>8} {files[row]:>6}")
+
+
+def translate_all(paths: Iterable[Path], crashes: list[str]) -> None:
+    """Translate every file to FSDP2, and count how that ended and why."""
+    statuses: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
+    unsupported: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    for path in paths:
+        try:
+            report = translate(str(path), "fsdp2", Context(), {}, ()).report
+        except Refused as refusal:
+            statuses["2 refused"] += 1
+            refused.update({finding.rule for finding in refusal.result.findings})
+            continue
+        except Exception:
+            crashes.append(f"translate {path}: {traceback.format_exc()}")
+            continue
+        statuses["0 written" if report.supported else "1 unsupported"] += 1
+        outcomes[report.overall] += 1
+        unsupported.update(
+            {f"{each.key}: {each.note}" for each in report.items if each.outcome == "unsupported"}
+        )
+    print(f"\ntranslate --to fsdp2: {counted(statuses)}")
+    print(f"  overall: {counted(outcomes)}")
+    print(f"  refused for: {counted(refused)}")
+    print("  unsupported, by files:")
+    for reason, count in unsupported.most_common(MOST):
+        print(f"  {count:>4}  {reason}")
+    if len(unsupported) > MOST:
+        print(f"        and {len(unsupported) - MOST} other reasons")
+
+
+def counted(counts: Counter[str]) -> str:
+    """Each name with its count, the most frequent first."""
+    return ", ".join(f"{name}: {count}" for name, count in counts.most_common()) or "none"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""What it costs to lint one file: CPU time of the installed `dsconf`, held against starting Python at all.
+
+It builds the wheel, installs it into a fresh environment, and runs what pip put there. Exit status 1 over the budget.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RUNS = 15
+BUDGET = 6.5
+"""Times the CPU of `python -c pass`."""
+REPEAT = 50
+
+
+def install(folder: Path) -> Path:
+    """Build the wheel and install it into a new environment; the folder of its commands."""
+    python = [sys.executable, "-m"]
+    run([*python, "build", "--wheel", "--no-isolation", "--outdir", str(folder / "dist"), str(ROOT)])
+    (wheel,) = (folder / "dist").glob("*.whl")
+    venv.create(folder / "venv", with_pip=True)
+    commands = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
+    run(
+        [
+            str(commands / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            str(wheel),
+        ]
+    )
+    return commands
+
+
+def run(command: list[str]) -> None:
+    """Run quietly. Raises RuntimeError, with what it said, where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}")
+
+
+def sixty_lines(folder: Path) -> Path:
+    """A config of 60 lines, as people write them."""
+    zero = {
+        "stage": 3,
+        "overlap_comm": True,
+        "contiguous_gradients": True,
+        "reduce_bucket_size": 5e8,
+        "sub_group_size": 1e9,
+        "stage3_prefetch_bucket_size": 5e7,
+        "stage3_param_persistence_threshold": 100000,
+        "stage3_max_live_parameters": 1e9,
+        "stage3_max_reuse_distance": 1e9,
+        "stage3_gather_16bit_weights_on_model_save": True,
+        "offload_optimizer": {"device": "cpu", "pin_memory": True},
+        "offload_param": {"device": "cpu", "pin_memory": True},
+    }
+    adamw = {"lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}
+    warmup = {"warmup_min_lr": 0, "warmup_max_lr": 3e-4, "warmup_num_steps": 500, "total_num_steps": 10000}
+    config = {
+        "train_batch_size": 256,
+        "train_micro_batch_size_per_gpu": 4,
+        "gradient_accumulation_steps": 8,
+        "gradient_clipping": 1.0,
+        "steps_per_print": 10,
+        "wall_clock_breakdown": False,
+        "zero_allow_untested_optimizer": True,
+        "data_types": {"grad_accum_dtype": "fp32"},
+        "bf16": {"enabled": True},
+        "zero_optimization": zero,
+        "optimizer": {"type": "AdamW", "params": adamw},
+        "scheduler": {"type": "WarmupDecayLR", "params": warmup},
+        "activation_checkpointing": {"partition_activations": True, "contiguous_memory_optimization": True},
+    }
+    path = folder / "sixty_lines.json"
+    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def cpu(command: list[str]) -> float:
+    """User and system milliseconds of one run. Raises RuntimeError where it fails."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=tempfile.gettempdir()
+    )
+    assert process.stderr is not None
+    said = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.stderr.close()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise RuntimeError(f"{command} ended with {process.returncode}: {said.decode()}")
+    return 1000 * (usage.ru_utime + usage.ru_stime)
+
+
+def throughput(commands: Path) -> str:
+    """Files per second once dsconf has started: every fixture, many times, in one process."""
+    files = [str(path) for path in sorted((ROOT / "fixtures").rglob("*.json"))] * REPEAT
+    program = (
+        "import sys, time\n"
+        "from dsconf.config.context import Context\n"
+        "from dsconf.lint.engine import lint_file\n"
+        "from dsconf.lint.index import load_rules\n"
+        "rules, context = load_rules(), Context('deepspeed', 8)\n"
+        "lint_file(sys.argv[1], rules, context)\n"
+        "start = time.process_time()\n"
+        "for path in sys.argv[1:]: lint_file(path, rules, context)\n"
+        "print((len(sys.argv) - 1) / (time.process_time() - start))\n"
+    )
+    command = [str(commands / "python"), "-c", program, *files]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tempfile.gettempdir())
+    return f"{float(done.stdout):,.0f} files/s in one process ({len(files)} reads of the fixtures)"
+
+
+def main() -> int:
+    """Measure, print a table, and judge."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        start = time.perf_counter()
+        commands = install(folder)
+        print(f"wheel built and installed in {time.perf_counter() - start:.0f} s")
+        python, dsconf = str(commands / "python"), str(commands / "dsconf")
+        demo = str(ROOT / "fixtures" / "demo" / "ds_config.json")
+        rows = {
+            "python -c pass": [python, "-c", "pass"],
+            'python -c "import click"': [python, "-c", "import click"],
+            "dsconf lint demo/ds_config.json": [dsconf, "lint", demo],
+            "dsconf lint sixty_lines.json": [dsconf, "lint", str(sixty_lines(folder))],
+        }
+        times: dict[str, list[float]] = {label: [] for label in rows}
+        for label in rows:  # bytecode and file caches
+            cpu(rows[label])
+        for _ in range(RUNS):
+            for label, command in rows.items():
+                times[label].append(cpu(command))
+        base = min(times["python -c pass"])
+        print(f"{'CPU of one run, ms':<34} {'minimum':>8} {'median':>8} {'ratio of minima':>16}")
+        for label, found in times.items():
+            print(
+                f"{label:<34} {min(found):>8.1f} {statistics.median(found):>8.1f} {min(found) / base:>16.2f}"
+            )
+        print(throughput(commands))
+    worst = max(min(found) / base for label, found in times.items() if label.startswith("dsconf"))
+    print(f"budget {BUDGET}: {'kept' if worst <= BUDGET else 'exceeded'} ({worst:.2f})")
+    return int(worst > BUDGET)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

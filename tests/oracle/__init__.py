@@ -1,0 +1,1 @@
+"""dsconf against the real DeepSpeed."""

@@ -1,0 +1,346 @@
+"""What the real DeepSpeedConfig says of a config at any world size, in this one process.
+
+DeepSpeed stops at its first fault. `faults` finds them all: it repairs each one and reads the config again.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import os
+import traceback
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Literal, NamedTuple
+from unittest import mock
+
+import pytest
+
+from dsconf.formats.deepspeed.keys import load_keys
+
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+deepspeed = pytest.importorskip("deepspeed")
+torch = importlib.import_module("torch")
+ds_config = importlib.import_module("deepspeed.runtime.config")
+unique_keys = importlib.import_module("deepspeed.runtime.config_utils").dict_raise_error_on_duplicate_keys
+hjson = importlib.import_module("hjson")
+pydantic = importlib.import_module("pydantic")
+
+Config = dict[str, Any]
+Keys = tuple[str, ...]
+Constraint = Literal[
+    "batch-product",
+    "batch-indivisible",
+    "batch-missing",
+    "batch-not-positive",
+    "precision-both",
+    "unknown-nested-key",
+    "quoted-number",
+    "duplicate-key",
+    "other",
+]
+BATCH_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+
+
+class Fault(NamedTuple):
+    """One reason for which DeepSpeed refuses a config."""
+
+    constraint: Constraint
+    path: str
+    """The canonical path of the key, of a duplicate its name, "" where several keys are at fault."""
+    text: str
+    """What DeepSpeed says."""
+    hidden: bool = False
+    """Whether it shows only once a batch size is a number."""
+
+
+class World:
+    """What DeepSpeedConfig asks of torch.distributed."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def get_rank(self, group: object = None) -> int:
+        return 0
+
+    def get_world_size(self, group: int | None = None) -> int:
+        return self.size if group is None else group
+
+
+class Mesh:
+    """What deepspeed.initialize builds where both parallel sizes are given."""
+
+    def __init__(self, data_parallel_size: int) -> None:
+        self.data_parallel_size = data_parallel_size
+
+    def get_group(self, mesh_dim: str) -> int:
+        return self.data_parallel_size
+
+
+def read(config: Config, world_size: int = 1) -> Any:
+    """The DeepSpeedConfig, or the exception that it raised."""
+    sizes = [config.get("data_parallel_size"), config.get("sequence_parallel_size")]
+    mesh = Mesh(sizes[0]) if isinstance(sizes[0], int) and isinstance(sizes[1], int) else None
+    with mock.patch.object(ds_config, "dist", World(world_size)):
+        try:
+            return ds_config.DeepSpeedConfig(copy.deepcopy(config), mesh_device=mesh)
+        except Exception as error:
+            return error
+
+
+def faults(text: str, world_size: int) -> list[Fault]:
+    """Every fault of a file, the one at which DeepSpeed stops first. Raises ValueError where HJSON can't read it."""
+    found: list[Fault] = []
+    try:
+        config = hjson.loads(text, object_pairs_hook=unique_keys)
+    except ValueError as error:
+        if "Duplicate keys" not in str(error):
+            raise
+        names = str(error).partition("[")[2].rstrip("]").split(", ")
+        found += [Fault("duplicate-key", name.strip("'\""), str(error)) for name in names]
+        config = hjson.loads(text, object_pairs_hook=dict)
+    hidden = False
+    while isinstance(result := read(config, world_size), Exception):
+        here, config = _diagnose(config, world_size, result)
+        found += [fault._replace(hidden=hidden and fault.constraint.startswith("batch")) for fault in here]
+        hidden |= any(fault.path in BATCH_KEYS for fault in here)
+        assert here, f"{result!r}: {config}"
+    return found
+
+
+OWN_OPTIMIZERS = ("adam", "adamw", "adagrad", "lamb", "lion", "muon", "muadam", "muadamw", "musgd")
+"""The names for which `_configure_basic_optimizer` of the engine has a branch."""
+
+
+def engine_finds(optimizer: str) -> bool:
+    """Whether the engine takes an `optimizer.type`, and has a class for it that can be built.
+
+    The first half is the check of the engine. What passes it without a branch of its own is looked up in torch.optim,
+    where modules (lr_scheduler) and the abstract Optimizer pass the check too.
+    """
+    settled = read({"train_batch_size": 1, "optimizer": {"type": optimizer}}).optimizer_name
+    engine = importlib.import_module("deepspeed.runtime.engine").DeepSpeedEngine
+    if not engine._is_supported_optimizer(None, settled):
+        return False
+    if settled in OWN_OPTIMIZERS:
+        return True
+    found = getattr(torch.optim, settled)
+    return isinstance(found, type) and found is not torch.optim.Optimizer
+
+
+def _diagnose(config: Config, world_size: int, error: Exception) -> tuple[list[Fault], Config]:
+    """What `error` is about, and the config without that."""
+    config = copy.deepcopy(config)
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, pydantic.ValidationError) and error.title in sections_by_model():
+        return _validation_faults(config, world_size, error)
+    if isinstance(error, ds_config.DeepSpeedConfigError):
+        for section, removed in (
+            (config, ds_config._REMOVED_TOP_LEVEL_CONFIG_KEYS),
+            (config.get("zero_optimization"), ds_config._REMOVED_ZERO_CONFIG_KEYS),
+        ):
+            for key, message in removed.items():
+                if isinstance(section, dict) and key in section and message == str(error):
+                    del section[key]
+                    return [Fault("other", key, text)], config
+    if "cannot be simultaneously enabled" in text:
+        config["fp16"]["enabled"] = False
+        return [Fault("precision-both", "", text)], config
+    functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+    numbers = all(isinstance(config.get(key), int | float | None) for key in BATCH_KEYS)
+    if isinstance(error, TypeError) and "_configure_train_batch_size" in functions and not numbers:
+        return _batch_type_faults(config, text)
+    constraint = _batch_constraint(config, error)
+    if constraint is not None:
+        for key in BATCH_KEYS:
+            # What is no number has a fault of its own that is still to be found.
+            if constraint != "batch-missing" and isinstance(config.get(key), int | float):
+                del config[key]
+        return [Fault(constraint, "", text)], with_batch(config)
+    for keys, value in leaves(config):
+        number = json_number(value)
+        if number is not None:
+            unquoted = with_leaf(config, keys, number)
+            if changed(error, read(unquoted, world_size)):
+                path = canonical(keys)
+                return [Fault("quoted-number" if declared(path) else "other", path, text)], unquoted
+    for keys in sorted((keys for keys, _ in parts(config)), key=len, reverse=True):
+        if keys[0] not in BATCH_KEYS:
+            without = with_leaf(config, keys, None, delete=True)
+            if changed(error, read(without, world_size)):
+                return [Fault("other", canonical(keys), text)], without
+    raise AssertionError(f"nothing explains {error!r}: {config}")
+
+
+def _batch_type_faults(config: Config, text: str) -> tuple[list[Fault], Config]:
+    """DeepSpeed reckons with all three at once, so that several texts share one exception."""
+    found: list[Fault] = []
+    for key in BATCH_KEYS:
+        if not isinstance(config.get(key), int | float | None):
+            number = json_number(config[key])
+            found.append(Fault("other" if number is None else "quoted-number", key, text))
+            config[key] = number
+    return found, with_batch(config)
+
+
+def with_batch(config: Config) -> Config:
+    """The config, with a micro batch of 1 where a batch size is missing."""
+    missing = all(config.get(key) is None for key in BATCH_KEYS[:2])
+    return {**config, BATCH_KEYS[1]: 1} if missing else config
+
+
+def _batch_constraint(config: Config, error: Exception) -> Constraint | None:
+    text = str(error)
+    total, micro, steps = (config.get(key) for key in BATCH_KEYS)
+    numbers = [value for value in (total, micro, steps) if isinstance(value, int | float)]
+    if "needs to be provided" in text:
+        return "batch-missing"
+    if "has to be greater than 0" in text or (isinstance(error, ZeroDivisionError) and numbers):
+        return "batch-not-positive" if any(number <= 0 for number in numbers) else "batch-indivisible"
+    if "Check batch related parameters" in text:
+        return "batch-indivisible" if None in (total, micro, steps) else "batch-product"
+    return None
+
+
+def _validation_faults(config: Config, world_size: int, error: Any) -> tuple[list[Fault], Config]:
+    section = sections_by_model()[error.title]
+    found: list[Fault] = []
+    repaired = config
+    for detail in error.errors():
+        keys = spelt(config, (*section, *detail["loc"]))
+        path, text = canonical(keys), f"{detail['loc']}: {detail['msg']}"
+        number = json_number(detail["input"])
+        if detail["type"] == "extra_forbidden":
+            # A known key is refused too where another spelling of it stands beside it.
+            known = path.rpartition(".")[2] != keys[-1] or declared(path)
+            found.append(Fault("other" if known else "unknown-nested-key", path, text))
+        elif (
+            number is not None
+            and detail["type"] != "bool_parsing"
+            and fits(with_leaf(config, keys, number), world_size, detail["loc"])
+        ):
+            found.append(Fault("quoted-number", path, text))
+            repaired = with_leaf(repaired, keys, number)
+            continue
+        else:
+            found.append(Fault("other", path, text))
+        if detail["loc"]:
+            repaired = with_leaf(repaired, keys, None, delete=True)
+        else:
+            # Several keys contradict each other; whether a precision is on is needed later.
+            enabled = {key: value for key, value in repaired[keys[0]].items() if key == "enabled"}
+            repaired = {**repaired, keys[0]: enabled}
+    return found, repaired
+
+
+def fits(config: Config, world_size: int, place: tuple[object, ...]) -> bool:
+    """Whether pydantic has no fault left at a place."""
+    error = read(config, world_size)
+    places = (
+        {detail["loc"] for detail in error.errors()} if isinstance(error, pydantic.ValidationError) else set()
+    )
+    return place not in places
+
+
+@cache
+def sections_by_model() -> dict[str, Keys]:
+    """The declared section that each pydantic model of DeepSpeed is built from, by the name in its errors."""
+    found = {}
+    for keys, node in sections():
+        if node.get("unknown") == "raises":
+            error = read(with_leaf({"train_batch_size": 1}, (*keys, "unheard_of"), 1))
+            (detail,) = error.errors()
+            found[error.title] = (*keys, "unheard_of")[: -len(detail["loc"])]
+    return found
+
+
+def sections(node: Config | None = None, above: Keys = ()) -> Iterator[tuple[Keys, Config]]:
+    """Every declared section, the outer ones first."""
+    for key, below in (node or load_keys())["keys"].items():
+        if "keys" in below:
+            yield (*above, key), below
+            yield from sections(below, (*above, key))
+
+
+def canonical(keys: Keys) -> str:
+    """The dotted path, each key by its canonical name."""
+    node, names = load_keys(), []
+    for key in keys:
+        spec = node.get("keys", {}).get(key, {})
+        names.append(spec.get("alias", key))
+        node = node["keys"][spec["alias"]] if "alias" in spec else spec
+    return ".".join(names)
+
+
+def declared(path: str) -> bool:
+    """Whether the key table has a canonical path, for a key that was not removed."""
+    node: Any = load_keys()
+    for key in path.split("."):
+        node = node.get("keys", {}).get(key)
+        if node is None:
+            return False
+    return bool(node.get("status") != "removed")
+
+
+def spelt(config: Config, keys: Keys) -> Keys:
+    """A path as the config spells it: pydantic names a key by its alias, and of a null `bf16` DeepSpeed goes on."""
+    found: list[str] = []
+    place: Any = config
+    for depth, key in enumerate(keys):
+        name = canonical((*keys[:depth], key))
+        there = [other for other in place if canonical((*keys[:depth], other)) == name]
+        there.sort(key=lambda other: (place[other] is None, other != key))
+        found.append(there[0] if there else key)
+        place = place.get(found[-1])
+        place = place if isinstance(place, dict) else {}
+    return tuple(found)
+
+
+def parts(config: Config, above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    """Every key with its value, sections included."""
+    for key, value in config.items():
+        yield (*above, key), value
+        if isinstance(value, dict):
+            yield from parts(value, (*above, key))
+
+
+def leaves(config: Config) -> Iterator[tuple[Keys, Any]]:
+    """Every key that holds no section."""
+    return ((keys, value) for keys, value in parts(config) if not isinstance(value, dict))
+
+
+def with_leaf(config: Config, keys: Keys, value: object, *, delete: bool = False) -> Config:
+    """A copy with one key set, or deleted; sections on the way are made."""
+    config = copy.deepcopy(config)
+    place = config
+    for key in keys[:-1]:
+        place = place.setdefault(key, {})
+    if delete:
+        del place[keys[-1]]
+    else:
+        place[keys[-1]] = value
+    return config
+
+
+def changed(before: Exception, after: object) -> bool:
+    """Whether it is another exception, or none."""
+    return not isinstance(after, Exception) or _signature(before) != _signature(after)
+
+
+def _signature(error: Exception) -> tuple[type, str, list[int]]:
+    lines = [frame.lineno or 0 for frame in traceback.extract_tb(error.__traceback__)]
+    return type(error), str(error), lines
+
+
+def json_number(value: object) -> float | None:
+    """The number that a string holds, None where it holds none."""
+    if not isinstance(value, str):
+        return None
+    try:
+        number = json.loads(value)
+    except ValueError:
+        return None
+    finite = type(number) in (int, float) and number - number == 0
+    return number if finite else None

@@ -1,0 +1,262 @@
+"""Configs that DeepSpeed accepts, and many small damages to them, always the same for one seed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any, NamedTuple
+
+Config = dict[str, Any]
+
+MICRO: Config = {"train_micro_batch_size_per_gpu": 4}
+TOTAL: Config = {"train_batch_size": 192}
+ADAMW: Config = {
+    "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}}
+}
+WARMUP: Config = {
+    "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 3e-4, "warmup_num_steps": 100}}
+}
+BF16: Config = {"bf16": {"enabled": True}}
+FP16: Config = {
+    "fp16": {
+        "enabled": True,
+        "loss_scale": 0,
+        "initial_scale_power": 16,
+        "loss_scale_window": 1000,
+        "hysteresis": 2,
+    }
+}
+
+
+def _zero(stage: int, **settings: object) -> Config:
+    return {"zero_optimization": {"stage": stage, **settings}}
+
+
+CPU = {"device": "cpu", "pin_memory": True}
+NVME = {"device": "nvme", "nvme_path": "/mnt/nvme", "buffer_count": 4}
+BUCKETS = {"reduce_bucket_size": 500000000, "allgather_bucket_size": 5e8, "overlap_comm": True}
+STAGE3 = {
+    "stage3_prefetch_bucket_size": 50000000,
+    "stage3_param_persistence_threshold": 100000,
+    "stage3_max_live_parameters": 1e9,
+    "sub_group_size": 1e9,
+}
+BASES: tuple[Config, ...] = (
+    MICRO,
+    {"train_batch_size": 64},
+    {**MICRO, "gradient_accumulation_steps": 3},
+    {**TOTAL, "gradient_accumulation_steps": 3},
+    {**TOTAL, "train_micro_batch_size_per_gpu": 3},
+    {**MICRO, **BF16},
+    {**MICRO, **FP16},
+    {**MICRO, "fp16": {"enabled": False}, "bf16": {"enabled": True}, "gradient_clipping": 1.0},
+    {**MICRO, "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, **_zero(2, reduce_bucket_size="auto")},
+    {**MICRO, **BF16, **_zero(0)},
+    {**MICRO, **BF16, **_zero(1, **BUCKETS), **ADAMW},
+    {**MICRO, **BF16, **_zero(2, **BUCKETS), **ADAMW, **WARMUP},
+    {**MICRO, **BF16, **_zero(3, **STAGE3), **ADAMW},
+    {**TOTAL, **BF16, **_zero(3, **BUCKETS, **STAGE3, contiguous_gradients=True), **ADAMW, **WARMUP},
+    {**TOTAL, **FP16, **_zero(2, offload_optimizer=CPU), **ADAMW},
+    {**MICRO, **FP16, **_zero(3, offload_optimizer=CPU, offload_param=CPU)},
+    {**MICRO, **BF16, **_zero(3, offload_optimizer=NVME, offload_param=NVME), **ADAMW},
+    {**MICRO, **BF16, **_zero(2, offload_optimizer={"device": "none"}, offload_param={"device": "none"})},
+    {**MICRO, **BF16, **_zero(3, leaf_module={"classes": ["Experts"]}, stage3_gather_16bit_weights_on_model_save=True)},
+    {**MICRO, **FP16, **_zero(1, round_robin_gradients=True), "communication_data_type": "fp16"},
+    {**MICRO, **BF16, **_zero(1), "data_types": {"grad_accum_dtype": "fp32"}, "gradient_clipping": 0.5},
+    {**MICRO, **_zero(1, zero_hpz_partition_size=1), "wall_clock_breakdown": True, "steps_per_print": 10},
+    {**MICRO, "fp16": {"enabled": True, "loss_scale": 128.0, "min_loss_scale": 1}},
+    {**MICRO, "bf16": {"enabled": True, "immediate_grad_update": True}, **_zero(1)},
+    {**MICRO, **BF16, "activation_checkpointing": {"cpu_checkpointing": True}, "zero_allow_untested_optimizer": True},
+    {**MICRO, **_zero(2), "flops_profiler": {"enabled": True, "profile_step": 1}, "optimizer": {"type": "SGD"}},
+    {**MICRO, **BF16, **_zero(3, overlap_comm="auto", reduce_bucket_size="auto", sub_group_size=1e9), **ADAMW},
+    {**MICRO, "gradient_accumulation_steps": 2, "prescale_gradients": False, "gradient_predivide_factor": 1.0},
+    {**TOTAL, **BF16, **_zero(2, ignore_unused_parameters=True, allgather_partitions=True)},
+    {**MICRO, **FP16, **WARMUP, "optimizer": {"type": "Adam", "params": {"eps": 1e-8}}, "log_level": "info"},
+    {**MICRO, **BF16, "sequence_parallel_size": 1, "data_parallel_size": 1},
+)  # fmt: skip
+WORLD_SIZES = (1, 2, 8, 64)
+
+
+class Mutant(NamedTuple):
+    """A damaged config."""
+
+    text: str
+    world_size: int
+
+
+Duplicates = dict[int, tuple[str, Any]]
+"""By the identity of an object: the key that it holds once more, and the value there."""
+
+
+def mutants(count: int, seed: int) -> Iterator[Mutant]:
+    """`count` configs with one to three damages each."""
+    random = Random(seed)
+    for number in range(count):
+        config = copy.deepcopy(BASES[number % len(BASES)])
+        duplicates: Duplicates = {}
+        for _ in range(random.choice((1, 1, 2, 3))):
+            damage = random.choice(DAMAGES)
+            damage(config, random)
+        if random.random() < 0.05:
+            section = random.choice([config, *_sections(config)])
+            if section:
+                key = random.choice(list(section))
+                duplicates[id(section)] = (key, random.choice((section[key], 1, {})))
+        yield Mutant(_render(config, duplicates), random.choice(WORLD_SIZES))
+
+
+def _render(value: Any, duplicates: Duplicates) -> str:
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    pairs = list(value.items()) + ([duplicates[id(value)]] if id(value) in duplicates else [])
+    return "{" + ", ".join(f"{json.dumps(key)}: {_render(below, duplicates)}" for key, below in pairs) + "}"
+
+
+def _sections(config: Config) -> list[Config]:
+    found = []
+    for value in config.values():
+        if isinstance(value, dict):
+            found += [value, *_sections(value)]
+    return found
+
+
+def _batch(config: Config, random: Random) -> None:
+    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    name = random.choice(names)
+    odd: tuple[Any, ...] = (None, 0, -4, 1.5, 8.0, 0.5, "8", "0", "-2", "x", True, False, [], "absent")
+    value = random.choice(
+        odd if random.random() < 0.4 else (1, 2, 3, 4, 6, 8, 16, 24, 48, 64, 96, 128, 192, 256, 384)
+    )
+    config[name] = value
+    if value == "absent":
+        del config[name]
+
+
+def _parallel(config: Config, random: Random) -> None:
+    config[random.choice(("sequence_parallel_size", "data_parallel_size"))] = random.choice(
+        (1, 2, 3, 4, 8, 24)
+    )
+
+
+def _precision(config: Config, random: Random) -> None:
+    name = random.choice(("fp16", "bf16", "bfloat16"))
+    section = config.setdefault(name, {})
+    if random.random() < 0.1:
+        # What stands in place of bf16 would hide bfloat16.
+        config[name] = random.choice((None, {}) if name == "bf16" else (None, {}, True, "auto"))
+    elif isinstance(section, dict):
+        values = (True, True, True, False, "true", "True", "yes", "off", "maybe", 1, 0, 2, None, "auto")
+        section["enabled"] = random.choice(values)
+
+
+def _some_section(config: Config, random: Random) -> Config:
+    if random.random() < 0.3:
+        name = random.choice(("zero_optimization", "fp16", "bf16", "optimizer", "scheduler", "data_types"))
+        config.setdefault(name, {})
+    return random.choice(_sections(config) or [config])
+
+
+def _misspell(config: Config, random: Random) -> None:
+    section = _some_section(config, random)
+    names = [name for name in section if len(name) > 3]
+    if names:
+        name = random.choice(names)
+        at = random.randrange(1, len(name) - 1)
+        wrong = random.choice((name[:at] + name[at + 1 :], name.upper(), name.replace("_", "-"), name + "s"))
+        section[wrong] = "auto" if random.random() < 0.2 else section[name]
+        if random.random() < 0.5 and wrong != name:
+            del section[name]
+
+
+def _add(config: Config, random: Random) -> None:
+    names = (
+        "comment",
+        "_note",
+        "strict",
+        "strict",
+        "device",
+        "enabled",
+        "stage",
+        "loss_scale",
+        "opt_level",
+        "x",
+    )
+    values: tuple[Any, ...] = (True, False, "auto", "auto", None, 1, "text", [], {"a": 1})
+    _some_section(config, random)[random.choice(names)] = random.choice(values)
+
+
+def _quote(config: Config, random: Random) -> None:
+    places = [
+        (section, name)
+        for section in [config, *_sections(config)]
+        for name, value in section.items()
+        # What stands here quoted stops deepspeed.initialize before it reads the config.
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and not name.endswith("parallel_size")
+    ]
+    if places:
+        section, name = random.choice(places)
+        number = section[name]
+        ways = (str(number), f" {number} ", f"{number:.1e}", f"-{number}", f"{number}.0", f"{number}x", "inf")
+        section[name] = random.choice(ways)
+
+
+def _zero_section(config: Config, random: Random) -> None:
+    section = config.setdefault("zero_optimization", {})
+    if not isinstance(section, dict):
+        return
+    if random.random() < 0.5:
+        section["stage"] = random.choice(
+            (0, 1, 2, 3, 4, -1, "0", "2", "5", 3.0, 2.5, True, None, "auto", "two")
+        )
+        return
+    name = random.choice(("offload_param", "offload_optimizer"))
+    devices = ("cpu", "nvme", "none", "CPU", "gpu", "auto", None)
+    section[name] = random.choice(
+        (
+            None,
+            "auto",
+            True,
+            {},
+            *({"device": device} for device in devices),
+            {"device": "cpu", "buffer_count": "4"},
+        )
+    )
+
+
+def _loss_scale(config: Config, random: Random) -> None:
+    section = config.setdefault("fp16", {"enabled": True})
+    if isinstance(section, dict):
+        name = random.choice(
+            ("loss_scale", "loss_scale_window", "min_loss_scale", "initial_scale_power", "hysteresis")
+        )
+        section[name] = random.choice(
+            (0, 1, 128, 2.5, -1, "0", "128", "x", "1e3", "2.5", "-1", None, True, "auto")
+        )
+
+
+def _other(config: Config, random: Random) -> None:
+    name, value = random.choice(
+        (
+            ("amp", {"enabled": False}),
+            ("sparse_gradients", False),
+            ("zero_optimization", True),
+            ("zero_optimization", None),
+            ("communication_data_type", "float16"),
+            ("gradient_allreduce_op", "sum"),
+            ("optimizer", {"type": "AdamW", "params": {"max_grad_norm": "1.0"}}),
+            ("vocabulary_size", "50257"),
+            ("gradient_clippping", 1.0),
+            ("tensor_parallel", {"autotp_size": "2", "unheard_of": 1}),
+        )
+    )  # fmt: skip
+    config[name] = copy.deepcopy(value)
+
+
+DAMAGES: tuple[Callable[[Config, Random], None], ...] = (
+    _batch, _batch, _batch, _parallel, _precision, _precision, _misspell, _misspell, _add, _quote, _quote,
+    _zero_section, _loss_scale, _other,
+)  # fmt: skip

@@ -1,0 +1,166 @@
+"""Lint against the real DeepSpeed: an error that says "parse" stands exactly where DeepSpeedConfig raises for it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from configs import config_of
+from corpus import corpus_json
+
+from dsconf.config.context import Consumer, Context
+from dsconf.lint.engine import Result, lint_config, lint_file
+from dsconf.lint.index import load_rules
+
+from .judge import BATCH_KEYS, Constraint, Fault, engine_finds, faults, read
+from .mutants import BASES, WORLD_SIZES, mutants
+
+pytestmark = pytest.mark.oracle
+
+RULES = load_rules()
+CONSTRAINTS: dict[str, Constraint] = {
+    "batch-product-mismatch": "batch-product",
+    "batch-indivisible": "batch-indivisible",
+    "batch-missing": "batch-missing",
+    "batch-not-positive": "batch-not-positive",
+    "precision-both": "precision-both",
+    "unknown-nested-key": "unknown-nested-key",
+    "type-number-as-string": "quoted-number",
+    "duplicate-key": "duplicate-key",
+}
+"""The rules whose errors DeepSpeedConfig decides, and what the judge calls the reason."""
+
+
+def lint(text: str, consumer: Consumer | None = None, world_size: int | None = None) -> Result:
+    return lint_config(config_of(text, consumer, world_size), RULES)
+
+
+def reasons(result: Result) -> set[tuple[Constraint, str]]:
+    """What lint says that DeepSpeedConfig raises for, as `Fault` names it."""
+    found: set[tuple[Constraint, str]] = set()
+    for finding in result.findings:
+        if finding.severity == "error" and finding.fails == "parse":
+            constraint = CONSTRAINTS[finding.rule]
+            key = "" if constraint.startswith(("batch", "precision")) else finding.key
+            found.add((constraint, key.rpartition(".")[2] if constraint == "duplicate-key" else key))
+    return found
+
+
+def disagreement(text: str, world_size: int, found: list[Fault]) -> str | None:
+    """How lint and DeepSpeed differ over the reasons for which a file is refused."""
+    ours = reasons(lint(text, "deepspeed", world_size))
+    covered = [fault for fault in found if fault.constraint != "other"]
+    needed = {(fault.constraint, fault.path) for fault in covered if not fault.hidden}
+    possible = {(fault.constraint, fault.path) for fault in covered}
+    if any(fault.constraint == "duplicate-key" for fault in found):
+        # DeepSpeed names those of one object, and what stands in the first of two sections it never sees.
+        possible |= ours
+    if needed <= ours <= possible:
+        return None
+    missed, wrong = sorted(needed - ours), sorted(ours - possible)
+    return f"{text}\n  {world_size} ranks: missed {missed}, wrong {wrong}, DeepSpeed: {found}"
+
+
+def test_the_bases_are_accepted() -> None:
+    for base in BASES:
+        text = json.dumps(base)
+        assert faults(text, 1) == []
+        assert lint(text, "deepspeed", 1).findings == []
+
+
+def test_mutants() -> None:
+    counts: Counter[str] = Counter()
+    different = []
+    for mutant in mutants(4000, seed=1):
+        found = faults(mutant.text, mutant.world_size)
+        counts.update({str(fault.constraint) for fault in found} or {"accepted"})
+        if text := disagreement(mutant.text, mutant.world_size, found):
+            different.append(text)
+    assert different == []
+    assert all(counts[constraint] >= 20 for constraint in (*CONSTRAINTS.values(), "accepted", "other")), (
+        counts
+    )
+
+
+def without_autos(text: str) -> str:
+    """The text with a plausible value for each "auto" that DeepSpeed itself would fail on."""
+    config = config_of(text)
+    given = {name for name in BATCH_KEYS if isinstance(config.raw(name), int)}
+    values: dict[str, object] = dict.fromkeys(BATCH_KEYS)
+    if not given & set(BATCH_KEYS[:2]):
+        values["train_micro_batch_size_per_gpu"] = 2
+    for item in reversed(config.written):
+        if item.entry.node.scalar == "auto" and item.section.get("reader") != "pydantic":
+            kinds = (item.spec or {}).get("type", ())
+            plausible = 1 if "float" in kinds or "int" in kinds else None
+            span = item.entry.node.span
+            text = text[: span.start] + json.dumps(values.get(item.path, plausible)) + text[span.end :]
+    return text
+
+
+def test_autos_are_replaced() -> None:
+    text = '{"train_batch_size": "auto", "gradient_clipping": "auto", "fp16": {"enabled": "auto"}}'
+    micro = '{"train_micro_batch_size_per_gpu": "auto", "communication_data_type": "auto"}'
+    assert (
+        without_autos(text)
+        == '{"train_batch_size": null, "gradient_clipping": 1, "fp16": {"enabled": "auto"}}'
+    )
+    assert without_autos(micro) == '{"train_micro_batch_size_per_gpu": 2, "communication_data_type": null}'
+
+
+@pytest.mark.parametrize("path", corpus_json(), ids=lambda path: path.stem)
+def test_public_configs(path: Path) -> None:
+    result = lint_file(str(path), RULES, Context("deepspeed", 8))
+    text = path.read_text(encoding="utf-8")
+    if result.unusable:
+        with pytest.raises(ValueError, match=r"line|char"):
+            json.loads(text)
+        assert not any(is_accepted(text, world_size) for world_size in WORLD_SIZES)
+        return
+    settled = without_autos(text)
+    for world_size in WORLD_SIZES:
+        found = faults(settled, world_size)
+        assert disagreement(settled, world_size, found) is None
+        optimizer = config_of(text).raw("optimizer.type")
+        if not found and (optimizer is None or engine_finds(str(optimizer))):
+            for consumer in (None, "deepspeed", "trainer", "accelerate"):
+                assert errors_of_a_sound_file(text, consumer, world_size) == []
+
+
+def is_accepted(text: str, world_size: int) -> bool:
+    """Whether DeepSpeed, which reads HJSON, takes a file."""
+    try:
+        return faults(text, world_size) == []
+    except ValueError:
+        return False
+
+
+def errors_of_a_sound_file(text: str, consumer: Consumer | None, world_size: int) -> list[str]:
+    """The errors of a file that DeepSpeed accepts, whenever they would show."""
+    return [
+        f"{consumer}: {finding.rule} {finding.key}"
+        for finding in lint(text, consumer, world_size).findings
+        if finding.severity == "error"
+    ]
+
+
+TOTALS = [None, 1, 4, 6, 30, 48, 60, 64, 12.0, 0.3, 2.1, 0, -4]
+FACTORS = [None, 1, 2, 3, 4, 8, 12, 30, 1.5, 0.1, 0, -2]
+
+
+@pytest.mark.parametrize("parallel", [{}, {"sequence_parallel_size": 24}], ids=json.dumps)
+def test_a_batch_error_without_a_world_size(parallel: dict[str, int]) -> None:
+    """It is said only where no number of GPUs would do, and for whole numbers wherever none would."""
+    counts: Counter[str] = Counter()
+    for batch in itertools.product(TOTALS, FACTORS, FACTORS):
+        config = {**dict(zip(BATCH_KEYS, batch, strict=True)), **parallel}
+        said = bool(reasons(lint(json.dumps(config), "deepspeed")))
+        accepted = any(not isinstance(read(config, size), Exception) for size in range(1, 65))
+        assert not (said and accepted), config
+        whole = all(number is None or number == int(number) for number in batch)
+        assert said or accepted or not whole or parallel, config
+        counts[f"{said} {accepted}"] += 1
+    assert min(counts[outcome] for outcome in ("True False", "False True", "False False")) >= 10, counts

@@ -39,6 +39,14 @@ def test_outputs_are_real(command: str, shown: str, monkeypatch: pytest.MonkeyPa
     assert skipping or at == len(real), f"left out at the end: {real[at:]}"
 
 
+def test_the_code_shown_is_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "fixtures" / "demo")
+    code = CliRunner().invoke(main, ["translate", "ds_config.json", "--to", "fsdp2"]).stdout
+    shown = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert shown
+    assert all(excerpt in code for excerpt in shown)
+
+
 def test_every_rule_is_listed() -> None:
     listed = re.findall(r"^\| \[(DS\d+)\]\((rules/[^)]+)\) \| ([a-z0-9-]+) \|", README, re.MULTILINE)
     pages = [(page.stem[:5], page.relative_to(ROOT).as_posix(), page.stem[6:]) for page in PAGES]

@@ -41,11 +41,6 @@ class Reader:
         self.paths.add(path)
         return self._facts.config.raw(path)
 
-    def present(self, path: str) -> bool:
-        """Whether a path is written."""
-        self.paths.add(path)
-        return self._facts.config.present(path)
-
     def context(self, name: str) -> object:
         """A field of the Context, UNKNOWN where it is not given."""
         value = getattr(self._facts.config.context, name)
@@ -190,19 +185,17 @@ def batch_problem(read: Reader) -> object:
 def accumulation_steps(read: Reader) -> object:
     """Micro batches per optimizer step: written, or what DeepSpeed computes."""
     triangle = _triangle(read)
-    if triangle is None:
-        steps = read.given("gradient_accumulation_steps")
-        return steps if _number(steps) else UNKNOWN
-    return UNKNOWN if triangle.accumulation is None else triangle.accumulation
+    return _known(triangle.accumulation if triangle else read.given("gradient_accumulation_steps"))
 
 
 def micro_batch(read: Reader) -> object:
     """Samples per GPU and micro batch: written, or what DeepSpeed computes."""
     triangle = _triangle(read)
-    if triangle is None:
-        micro = read.given("train_micro_batch_size_per_gpu")
-        return micro if _number(micro) else UNKNOWN
-    return UNKNOWN if triangle.micro is None else triangle.micro
+    return _known(triangle.micro if triangle else read.given("train_micro_batch_size_per_gpu"))
+
+
+def _known(value: object) -> object:
+    return UNKNOWN if _number(value) is None else value
 
 
 def _batch_factors(read: Reader) -> list[tuple[float, str]] | None:
@@ -267,11 +260,6 @@ def precision(read: Reader) -> object:
     return "fp32" if bf16 is False and fp16 is False else UNKNOWN
 
 
-def has_optimizer(read: Reader) -> object:
-    """Whether DeepSpeed builds an optimizer from this file: the section has a type."""
-    return read.present("optimizer.type")
-
-
 FACTS: dict[str, Callable[[Reader], object]] = {
     fact.__name__: fact
     for fact in (
@@ -284,7 +272,6 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         batch_unit_words,
         batch_nearest,
         precision,
-        has_optimizer,
     )
 }
 """Every fact by the name that conditions and readers use for it (`fact.batch_problem`)."""

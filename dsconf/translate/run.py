@@ -53,7 +53,7 @@ def translate(
         raise Refused(unusable_result(path, problem, rules, context)) from None
     config = Config(document, load_keys(), context, overrides)
     result = lint_config(config, rules)
-    errors = [finding for finding in result.findings if finding.severity == "error"]
+    errors = [f for f in result.findings if f.severity == "error" and f.key not in config.overrides]
     if errors:
         raise Refused(result._replace(findings=errors, missing_context=()))
     reading = read(config)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configs import ALL_AUTO
 
 from dsconf.config.context import Context
 from dsconf.translate.run import translate
@@ -176,35 +177,10 @@ def train_step(model, optimizer, scheduler, micro_batches, loss_fn):
 """
 
 
-def left_to_trainer() -> Config:
-    """A config as Transformers' documentation shows it, all "auto"."""
-    return {
-        "train_batch_size": "auto",
-        "train_micro_batch_size_per_gpu": "auto",
-        "gradient_accumulation_steps": "auto",
-        "gradient_clipping": "auto",
-        "bf16": {"enabled": "auto"},
-        "fp16": {"enabled": "auto", "loss_scale": 0, "initial_scale_power": 16},
-        "data_types": {"grad_accum_dtype": "fp32"},
-        "optimizer": {
-            "type": "AdamW",
-            "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"},
-        },
-        "scheduler": {
-            "type": "WarmupDecayLR",
-            "params": {
-                "warmup_min_lr": "auto",
-                "warmup_max_lr": "auto",
-                "warmup_num_steps": "auto",
-                "total_num_steps": "auto",
-            },
-        },
-        "zero_optimization": {
-            "stage": 3,
-            "reduce_bucket_size": "auto",
-            "stage3_prefetch_bucket_size": "auto",
-        },
-    }
+LEFT_TO_TRAINER: Config = ALL_AUTO | {
+    "fp16": {"enabled": "auto", "loss_scale": 0, "initial_scale_power": 16},
+    "data_types": {"grad_accum_dtype": "fp32"},
+}
 
 
 ROUNDLESS: Config = {
@@ -238,7 +214,7 @@ EXACT: dict[str, dict[str, Any]] = {
     },
     "frozen-fp32": {"run": FP32, "freeze": ["embed", "blocks.0"]},
     "frozen-bf16": {"run": BF16, "freeze": ["embed"], "load_dtype": "bfloat16"},
-    "left-to-trainer": {"run": BF16, "source": left_to_trainer(), "tail": GIVEN},
+    "left-to-trainer": {"run": BF16, "source": LEFT_TO_TRAINER, "tail": GIVEN},
     "own-optimizer": {"run": BF16, "source": without(BF16, "optimizer"), "tail": OWN_OPTIMIZER},
     "resumed": {"run": BF16, "tail": RESUMED},
     "evaluated": {"run": BF16, "tail": EVALUATED},

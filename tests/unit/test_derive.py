@@ -214,12 +214,6 @@ def test_precision(keys: dict[str, Any], result: object) -> None:
     assert facts(**keys).value("precision") == result
 
 
-def test_has_optimizer() -> None:
-    assert facts(optimizer={"type": "Adam"}).value("has_optimizer") is True
-    assert facts(optimizer={"params": {}}).value("has_optimizer") is False
-    assert facts().value("has_optimizer") is False
-
-
 def test_a_fact_records_what_it_follows_from() -> None:
     found = facts(8).derived("batch_problem")
     world = {"sequence_parallel_size", "data_parallel_size"}

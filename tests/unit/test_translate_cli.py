@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from configs import ALL_AUTO
 from syrupy.assertion import SnapshotAssertion
 
 from dsconf.cli import main
@@ -22,27 +23,6 @@ ZERO3: dict[str, Any] = {
     "bf16": {"enabled": True},
     "gradient_clipping": 1.0,
     "zero_optimization": {"stage": 3},
-}
-AUTO: dict[str, Any] = {
-    "train_batch_size": "auto",
-    "train_micro_batch_size_per_gpu": "auto",
-    "gradient_accumulation_steps": "auto",
-    "gradient_clipping": "auto",
-    "bf16": {"enabled": "auto"},
-    "optimizer": {
-        "type": "AdamW",
-        "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"},
-    },
-    "scheduler": {
-        "type": "WarmupDecayLR",
-        "params": {
-            "warmup_min_lr": "auto",
-            "warmup_max_lr": "auto",
-            "warmup_num_steps": "auto",
-            "total_num_steps": "auto",
-        },
-    },
-    "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto"},
 }
 
 
@@ -86,7 +66,7 @@ def test_modules(name: str, snapshot: SnapshotAssertion) -> None:
     sources: dict[str, Any] = {
         "demo": (DEMO / "ds_config.json").read_text(encoding="utf-8"),
         "zero3": ZERO3,
-        "auto": AUTO,
+        "auto": ALL_AUTO,
         "fp32": {
             "train_micro_batch_size_per_gpu": 2,
             "gradient_clipping": 0.0,
@@ -102,7 +82,7 @@ def test_modules(name: str, snapshot: SnapshotAssertion) -> None:
     assert len(result.stdout.splitlines()) <= 220
 
 
-@pytest.mark.parametrize("source", [ZERO3, AUTO], ids=["zero3", "auto"])
+@pytest.mark.parametrize("source", [ZERO3, ALL_AUTO], ids=["zero3", "auto"])
 def test_modules_pass_ruff_in_its_default_settings(source: dict[str, Any]) -> None:
     Path("shard.py").write_text(translate(source).stdout, encoding="utf-8")
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "shard.py"]
@@ -111,7 +91,7 @@ def test_modules_pass_ruff_in_its_default_settings(source: dict[str, Any]) -> No
 
 
 def test_every_written_leaf_has_one_item() -> None:
-    for source in (ZERO3, AUTO, json.loads((DEMO / "ds_config.json").read_text(encoding="utf-8"))):
+    for source in (ZERO3, ALL_AUTO, json.loads((DEMO / "ds_config.json").read_text(encoding="utf-8"))):
         items = report_of(source)["items"]
         written = [item["key"] for item in items if item["written"]]
         assert len(written) == len(set(written))
@@ -141,11 +121,11 @@ def test_defaults_that_change_training_are_in_the_report() -> None:
 
 
 def test_auto_becomes_parameters() -> None:
-    found = outcomes(AUTO)
-    open_ = {key for key in leaves(AUTO) if key.split(".")[-1] not in ("type", "stage")}
+    found = outcomes(ALL_AUTO)
+    open_ = {key for key in leaves(ALL_AUTO) if key.split(".")[-1] not in ("type", "stage")}
     open_ -= {"zero_optimization.reduce_bucket_size", "zero_optimization.stage3_prefetch_bucket_size"}
     assert {key for key, outcome in found.items() if outcome == "needs-value"} == open_
-    code = translate(AUTO).stdout
+    code = translate(ALL_AUTO).stdout
     functions = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)}
     needed = {name: [arg.arg for arg in node.args.kwonlyargs] for name, node in functions.items()}
     assert {name: parameters for name, parameters in needed.items() if parameters} == {
@@ -159,10 +139,10 @@ def test_auto_becomes_parameters() -> None:
 
 
 def test_set_gives_values() -> None:
-    found = translate(AUTO, "--set", "optimizer.params.lr=3e-4", "--set", "bf16.enabled=true")
+    found = translate(ALL_AUTO, "--set", "optimizer.params.lr=3e-4", "--set", "bf16.enabled=true")
     assert "LR = 0.0003  # optimizer.params.lr" in found.stdout
     assert "PARAM_DTYPE = torch.bfloat16  # bf16.enabled" in found.stdout
-    assert outcomes(AUTO, "--set", "optimizer.params.lr=3e-4")["optimizer.params.lr"] == "exact"
+    assert outcomes(ALL_AUTO, "--set", "optimizer.params.lr=3e-4")["optimizer.params.lr"] == "exact"
 
 
 def test_set_makes_an_unsupported_stage_supported() -> None:

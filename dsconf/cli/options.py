@@ -11,6 +11,20 @@ from dsconf.config.context import CONSUMERS, Context
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+
+
+def _known_version(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """The version of the history that stands for the one given. Raises BadParameter."""
+    if value is None:
+        return None
+    from dsconf.formats.deepspeed.history import known_version  # only where the option is given
+
+    try:
+        return known_version(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 _OPTIONS = (
     click.option(
         "--consumer",
@@ -18,8 +32,14 @@ _OPTIONS = (
         help="Who reads the file: DeepSpeed itself, or a library that fills it first.",
     ),
     click.option("--world-size", type=click.IntRange(min=1), help="Number of processes, one per GPU."),
+    click.option(
+        "--deepspeed-version",
+        metavar="X.Y.Z",
+        callback=_known_version,
+        help="The DeepSpeed that will run.  [default: the newest known]",
+    ),
 )
-NAMES = ("consumer", "world_size")
+NAMES = ("consumer", "world_size", "deepspeed_version")
 
 
 def context_options(command: _Command) -> _Command:

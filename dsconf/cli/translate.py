@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dsconf.cli.options import context_options, take_context
+from dsconf.config.context import Context
 
 
 @click.command("translate", short_help="Translate a config to FSDP2 code.")
@@ -49,7 +50,7 @@ def command(
         if not name.isidentifier():
             raise click.BadParameter(f"{name!r} is no class name", param_hint="--blocks")
     context = take_context(options)
-    overrides = dict(_setting(text) for text in settings)
+    overrides = dict(_setting(text, context) for text in settings)
     try:
         done = translate(source, target, context, overrides, blocks)
     except Refused as refused:
@@ -66,7 +67,7 @@ def command(
     raise SystemExit(0 if done.report.supported else 1)
 
 
-def _setting(text: str) -> tuple[str, object]:
+def _setting(text: str, context: Context) -> tuple[str, object]:
     """`KEY=VALUE`, the value as JSON where it is JSON, else as text. Raises BadParameter."""
     from dsconf.config.effective import spec_at
     from dsconf.formats.deepspeed.keys import load_keys
@@ -75,7 +76,7 @@ def _setting(text: str) -> tuple[str, object]:
     if not equals:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
     try:
-        spec_at(load_keys(), key)
+        spec_at(load_keys(context.deepspeed_version), key)
     except KeyError:
         raise click.BadParameter(f"DeepSpeed has no key {key!r}", param_hint="--set") from None
     try:

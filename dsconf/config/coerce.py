@@ -65,7 +65,7 @@ def coerce(node: Node, reader: str, value: object) -> object | Invalid:
     if value == "auto":
         return node.get("default")
     try:
-        return _lax(node, types, value)
+        return (_lax_v1 if node.get("pydantic") == 1 else _lax)(node, types, value)
     except _Refused:
         return Invalid("parse", expected(node))
 
@@ -184,6 +184,33 @@ def _lax(node: Node, types: list[str], value: object) -> object:
     if not _in_bounds(node, number) or (len(types) == 1 and number not in node.get("values", (number,))):
         raise _Refused
     return number
+
+
+def _lax_v1(node: Node, types: list[str], value: object) -> object:
+    """What pydantic 1, with which DeepSpeed read its sections before 0.15, makes of a value. Raises _Refused."""
+    if value is None and node.get("nullable"):
+        return None
+    if "object" in types and value in ([], ""):
+        return {}  # it calls dict()
+    number: object = value
+    try:
+        if "values" in node:
+            if value not in node["values"]:  # an Enum: 3.0 and true are numbers to it, "3" is not
+                raise _Refused
+            return node["values"][node["values"].index(value)]
+        if "bool" in types:
+            return _bool(value)
+        if "int" in types or "float" in types:
+            kind = int if "int" in types else float
+            number = kind(value)  # type: ignore[call-overload]
+            if not _in_bounds(node, number):
+                raise _Refused
+            return number
+    except (TypeError, ValueError, OverflowError):
+        raise _Refused from None
+    if "str" in types and isinstance(value, str):
+        return value
+    raise _Refused
 
 
 def _bool(value: object) -> bool:

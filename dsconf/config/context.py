@@ -1,4 +1,4 @@
-"""What a file can't hold: who reads it, and on how many GPUs."""
+"""What a file can't hold: who reads it, on how many GPUs, and which DeepSpeed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ class Context(NamedTuple):
     """Who reads the file: DeepSpeed itself, or a library that reads it first and hands DeepSpeed a dict."""
     world_size: int | None = None
     """The number of processes, one per GPU."""
+    deepspeed_version: str | None = None
+    """The DeepSpeed that will run, as one of the versions that dsconf has read; None for the newest of them."""
 
 
-OPTIONS = {"consumer": "--consumer", "world_size": "--world-size"}
+OPTIONS = {
+    "consumer": "--consumer",
+    "world_size": "--world-size",
+    "deepspeed_version": "--deepspeed-version",
+}
 """The command line option that provides each field."""

@@ -46,7 +46,7 @@ def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
         refuse_relaxations(document, context)
     except Unusable as problem:
         return unusable_result(path, problem, rules, context)
-    table = load_keys()
+    table = load_keys(context.deepspeed_version)
     if context.consumer is None and not is_deepspeed(document, table):
         reason = "no DeepSpeed config: it has none of DeepSpeed's keys (--consumer says who reads it)"
         return Result(path, [], skipped=reason, text=document.text)

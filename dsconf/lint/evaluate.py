@@ -34,7 +34,7 @@ _BINARY: dict[str, Callable[[Any, Any], object]] = {
 }
 _LONGEST = 120
 """Characters of one value in a message."""
-_FUNCTIONS: dict[str, Callable[[Any], object]] = {
+_FUNCTIONS: dict[str, Callable[[Any, str | None], object]] = {
     "optimizer_known": optimizer_known,
     "nearest_optimizer": nearest_optimizer,
 }
@@ -69,7 +69,7 @@ class Scope:
             return UNKNOWN if any(element is UNKNOWN for element in elements) else elements
         if name in _FUNCTIONS:
             argument = self.value(code[1])
-            return UNKNOWN if argument is UNKNOWN else _FUNCTIONS[name](argument)
+            return UNKNOWN if argument is UNKNOWN else _FUNCTIONS[name](argument, self.config.context.deepspeed_version)
         return self._leaf(name, code[1])
 
     def _junction(self, deciding: bool, operands: list[list[Any]]) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dsconf.formats.deepspeed.optimizers import DEEPSPEED_OPTIMIZERS, TORCH_OPTIMIZERS
+from dsconf.formats.deepspeed.optimizers import DEEPSPEED_OPTIMIZERS, TORCH_OPTIMIZERS, optimizer_known
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -15,10 +15,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
-def nearest_optimizer(name: object) -> str:
+def nearest_optimizer(name: object, version: str | None = None) -> str:
     """The optimizer that `name` most likely means: one that it contains, else the nearest, else AdamW."""
     text = str(name).lower()
-    known = sorted({*DEEPSPEED_OPTIMIZERS, *TORCH_OPTIMIZERS}, key=lambda known: (-len(known), known))
+    names = {own for own in (*DEEPSPEED_OPTIMIZERS, *TORCH_OPTIMIZERS) if optimizer_known(own, version)}
+    known = sorted(names, key=lambda known: (-len(known), known))
     for candidate in known:
         if candidate.lower() in text:
             return candidate

@@ -51,7 +51,7 @@ def translate(
         refuse_relaxations(document, context)
     except Unusable as problem:
         raise Refused(unusable_result(path, problem, rules, context)) from None
-    config = Config(document, load_keys(), context, overrides)
+    config = Config(document, load_keys(context.deepspeed_version), context, overrides)
     result = lint_config(config, rules)
     errors = [f for f in result.findings if f.severity == "error" and f.key not in config.overrides]
     if errors:

@@ -85,7 +85,8 @@ def read(config: Config, world_size: int = 1) -> Any:
     mesh = Mesh(sizes[0]) if isinstance(sizes[0], int) and isinstance(sizes[1], int) else None
     with mock.patch.object(ds_config, "dist", World(world_size)):
         try:
-            return ds_config.DeepSpeedConfig(copy.deepcopy(config), mesh_device=mesh)
+            # Before 0.17 there was no mesh.
+            return ds_config.DeepSpeedConfig(copy.deepcopy(config), **({"mesh_device": mesh} if mesh else {}))
         except Exception as error:
             return error
 

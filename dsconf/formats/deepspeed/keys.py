@@ -11,8 +11,15 @@ KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json"
 
 
 @cache
-def load_keys() -> dict[str, Any]:
-    """The root of the table: see `dsconf.formats.deepspeed.table` for its nodes."""
+def load_keys(version: str | None = None) -> dict[str, Any]:
+    """The root of the table: see `dsconf.formats.deepspeed.table` for its nodes.
+
+    `version` is one of the history's, None for the newest.
+    """
+    if version is not None:
+        from dsconf.formats.deepspeed.history import keys_of  # only an older target needs it
+
+        return keys_of(load_keys(), version)
     with open(KEYS_FILE, encoding="utf-8") as handle:  # noqa: PTH123
         table: dict[str, Any] = json.load(handle)
     return table

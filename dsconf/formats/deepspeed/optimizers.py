@@ -11,8 +11,13 @@ TORCH_OPTIMIZERS = (
 """Classes of torch.optim (2.13), found by their exact name."""
 
 
-def optimizer_known(name: object) -> bool:
-    """Whether DeepSpeed finds a class for this `optimizer.type`."""
+def optimizer_known(name: object, version: str | None = None) -> bool:
+    """Whether DeepSpeed finds a class for this `optimizer.type`; `version` is one of the history's, or the newest."""
     if not isinstance(name, str):
         return False
-    return name in TORCH_OPTIMIZERS or name.lower() in {known.lower() for known in DEEPSPEED_OPTIMIZERS}
+    own = {known.lower() for known in DEEPSPEED_OPTIMIZERS}
+    if version is not None:
+        from dsconf.formats.deepspeed.history import optimizers_of  # only an older target needs it
+
+        own = optimizers_of(own, version)
+    return name in TORCH_OPTIMIZERS or name.lower() in own

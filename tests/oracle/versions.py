@@ -1,0 +1,35 @@
+"""Other versions of DeepSpeed, each asked in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from .grid import READ_AT_ONCE
+
+ROOT = Path(__file__).parents[2]
+
+
+def look(package: Path) -> dict[str, Any]:
+    """What one version says (see `oracle.observe.everything`); its package `deepspeed` lies in a folder of its name."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (package.resolve(), ROOT, ROOT / "tests"))),
+        "DS_ACCELERATOR": "cpu",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-m", "oracle.observe"]
+    run = subprocess.run(
+        command, input=json.dumps(READ_AT_ONCE), env=environment, capture_output=True, text=True
+    )
+    if run.returncode:
+        raise RuntimeError(f"{package}: {run.stderr[-2000:]}")
+    said: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    version = said["version"].partition("+")[0]
+    if version != package.name:
+        raise RuntimeError(f"{package} holds DeepSpeed {version}")
+    return said

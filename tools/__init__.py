@@ -1,0 +1,1 @@
+"""Generators that are run by hand; what they write is committed."""

@@ -17,10 +17,11 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from oracle.grid import COMPUTED, NODES, PLACES, SHOWN_BY, VALUES, Observed, difference, same, values_of
+from oracle.grid import COMPUTED, NODES, PLACES, SHOWN_BY, VALUES, Observed, difference, values_of
 from oracle.versions import look
 
 from dsconf.config.coerce import Invalid, coerce
@@ -47,6 +48,7 @@ CHANGES: list[Node] = [
     NO_BOUNDS,
     {**NO_BOUNDS, "min": 0},
     {**NO_BOUNDS, "exclusive_min": 0},
+    {**NO_BOUNDS, "min": 0, "max": 1},
     {"nullable": True},
     {"nullable": None},
     {"python_number": None},
@@ -76,10 +78,12 @@ def history(seen: dict[str, Seen]) -> dict[str, Any]:
     gone = {path for said in seen.values() for path in said["values"]} - set(NODES)
     keys: dict[str, Any] = {}
     for path in [*NODES, *sorted(gone)]:
-        if not any(path.startswith(f"{above}.") and "since" in keys[above] for above in keys):
-            changes = changes_of(path, seen)
-            if changes:
-                keys[path] = changes
+        changes = changes_of(path, seen)
+        above = keys.get(path.rpartition(".")[0], {})
+        if "since" in above and above["since"] == changes.get("since"):
+            del changes["since"]  # it came with its section
+        if changes:
+            keys[path] = changes
     first = [version for version, said in seen.items() if said["pydantic_version"] == 1]
     return {
         "versions": list(seen),
@@ -127,7 +131,9 @@ def changes_of(path: str, seen: dict[str, Seen]) -> dict[str, Any]:
         span: dict[str, Any] = {"until": version}
         changed = {field: value for field, value in then.items() if field not in base or base[field] != value}
         dropped = [field for field in base if field not in then]
-        spans.append({**span, **({"set": changed} if changed else {}), **({"drop": dropped} if dropped else {})})
+        spans.append(
+            {**span, **({"set": changed} if changed else {}), **({"drop": dropped} if dropped else {})}
+        )
     return {**changes, **({"was": spans} if spans else {})}
 
 
@@ -159,7 +165,7 @@ def without_keys(node: Node) -> Node:
 def node_then(path: str, now: Node, said: Seen) -> Node:
     """The node of a key in one version, given that in the next newer one."""
     if path == "scheduler.params.warmup_num_steps":
-        return smallest(path, [now], lambda node: wrong_warmups(node, said), said)
+        return smallest(path, [now], lambda node: wrong_warmups(node, said))
     if path == "scheduler.params.warmup_max_lr":
         default = said["schedules"]["WarmupLR"]["warmup_max_lr"]
         return merged(now, {"default": default, "nullable": True if default is None else None})
@@ -181,7 +187,7 @@ def node_then(path: str, now: Node, said: Seen) -> Node:
         node = {**node, **mark}
         return [text for value, each in cases if (text := difference(path, node, reader, value, each))]
 
-    node = smallest(path, seeds, wrong, said)
+    node = smallest(path, seeds, wrong)
     if path in said["raises"] and "keys" in NODES[path][0] and path.partition(".")[0] in PLACES:
         node = merged(
             node,
@@ -213,10 +219,12 @@ def wrong_warmups(node: Node, said: Seen) -> list[str]:
 
 def merged(node: Node, change: Node) -> Node:
     """A node with a change made."""
-    return {field: value for field, value in {**node, **change}.items() if value is not None or field == "default"}
+    return {
+        field: value for field, value in {**node, **change}.items() if value is not None or field == "default"
+    }
 
 
-def smallest(path: str, seeds: list[Node], wrong: Agrees, said: Seen) -> Node:
+def smallest(path: str, seeds: list[Node], wrong: Agrees) -> Node:
     """The first node that gets nothing wrong, fewest changes first; else the one that gets least wrong."""
     best: tuple[int, Node] | None = None
     for count in range(3):
@@ -231,8 +239,14 @@ def smallest(path: str, seeds: list[Node], wrong: Agrees, said: Seen) -> Node:
                 if best is None or len(faults) < best[0]:
                     best = len(faults), node
     assert best is not None
-    sys.stderr.write(f"{said['version']} {path}: {best[1]}: {[text[:120] for text in wrong(best[1])]}\n")
+    tell(f"{path} is not quite {best[1]}: {[text[:120] for text in wrong(best[1])]}")
     return best[1]
+
+
+@cache
+def tell(text: str) -> None:
+    """Say it once."""
+    sys.stderr.write(f"{text}\n")
 
 
 def text_of(written: dict[str, Any]) -> str:

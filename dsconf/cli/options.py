@@ -12,17 +12,18 @@ from dsconf.config.context import CONSUMERS, Context
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-
 def _known_version(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """The version of the history that stands for the one given. Raises BadParameter."""
+    """The older version of the history that stands for the one given, None for the newest. Raises BadParameter."""
     if value is None:
         return None
     from dsconf.formats.deepspeed.history import known_version  # only where the option is given
+    from dsconf.formats.deepspeed.keys import NEWEST
 
     try:
-        return known_version(value)
+        version = known_version(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+    return version if version != NEWEST else None
 
 
 _OPTIONS = (

@@ -186,26 +186,22 @@ def _lax(node: Node, types: list[str], value: object) -> object:
     return number
 
 
-def _lax_v1(node: Node, types: list[str], value: object) -> object:
+def _lax_v1(node: Node, types: list[str], value: Any) -> object:
     """What pydantic 1, with which DeepSpeed read its sections before 0.15, makes of a value. Raises _Refused."""
     if value is None and node.get("nullable"):
         return None
     if "object" in types and value in ([], ""):
         return {}  # it calls dict()
-    number: object = value
     try:
         if "values" in node:
-            if value not in node["values"]:  # an Enum: 3.0 and true are numbers to it, "3" is not
-                raise _Refused
+            # An Enum, to which 3.0 and true are numbers, but "3" is not.
             return node["values"][node["values"].index(value)]
         if "bool" in types:
             return _bool(value)
         if "int" in types or "float" in types:
-            kind = int if "int" in types else float
-            number = kind(value)  # type: ignore[call-overload]
-            if not _in_bounds(node, number):
-                raise _Refused
-            return number
+            number = int(value) if "int" in types else float(value)
+            if _in_bounds(node, number):
+                return number
     except (TypeError, ValueError, OverflowError):
         raise _Refused from None
     if "str" in types and isinstance(value, str):

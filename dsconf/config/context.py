@@ -22,7 +22,7 @@ class Context(NamedTuple):
     world_size: int | None = None
     """The number of processes, one per GPU."""
     deepspeed_version: str | None = None
-    """The DeepSpeed that will run, as one of the versions that dsconf has read; None for the newest of them."""
+    """The DeepSpeed that will run, where it is an older one: one that dsconf has read. None for the newest of them."""
 
 
 OPTIONS = {

@@ -89,8 +89,16 @@ class Config:
         return self.effective(path).value
 
     def effective(self, path: str) -> Value:
-        """The effective value with its origin. Raises KeyError for a path that the table does not declare."""
-        section, spec = spec_at(self.table, path)
+        """The effective value with its origin. Raises KeyError for a path that the table does not declare.
+
+        What an older DeepSpeed does not know yet has no value.
+        """
+        try:
+            section, spec = spec_at(self.table, path)
+        except KeyError:
+            if self.context.deepspeed_version is None:
+                raise
+            return Value(UNKNOWN, "absent")
         if path in self.overrides:
             return self._settle(section, spec, self.overrides[path], "overridden")
         item = self._by_path.get(path)

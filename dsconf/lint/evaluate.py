@@ -69,7 +69,11 @@ class Scope:
             return UNKNOWN if any(element is UNKNOWN for element in elements) else elements
         if name in _FUNCTIONS:
             argument = self.value(code[1])
-            return UNKNOWN if argument is UNKNOWN else _FUNCTIONS[name](argument, self.config.context.deepspeed_version)
+            return (
+                UNKNOWN
+                if argument is UNKNOWN
+                else _FUNCTIONS[name](argument, self.config.context.deepspeed_version)
+            )
         return self._leaf(name, code[1])
 
     def _junction(self, deciding: bool, operands: list[list[Any]]) -> object:

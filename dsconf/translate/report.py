@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dsconf.config.effective import Config
+from dsconf.formats.deepspeed.keys import NEWEST
 from dsconf.formats.deepspeed.read import FIELDS, Reading, Remark
 from dsconf.formats.outcome import Item, Landing, Outcome, worst
 from dsconf.plan import Plan
@@ -66,9 +67,10 @@ def assemble(config: Config, reading: Reading, landings: Mapping[str, Landing], 
     items += [_placed(path, config, reading, landings) for path in placed if path not in done]
     items.sort(key=lambda item: (not item.written, order.get(item.key, len(order)), item.key))
     overall = worst([item.outcome for item in items])
-    return Report(
-        "deepspeed", target, config.document.path, overall, _overall_note(overall, reading.plan), items
-    )
+    note = _overall_note(overall, reading.plan)
+    if note and config.context.deepspeed_version is not None:
+        note += f", with DeepSpeed {NEWEST}"
+    return Report("deepspeed", target, config.document.path, overall, note, items)
 
 
 def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, Landing]) -> Item:

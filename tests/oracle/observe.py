@@ -127,7 +127,7 @@ def models() -> dict[str, Any]:
     """The pydantic model of each section that is read with one."""
     found_models: dict[str, Any] = {}
     zero = FULL["zero_optimization"]
-    known = {key: {} for key in zero if "extra" not in _refusal({"zero_optimization": {key: {}}})}
+    known: Config = {key: {} for key in zero if "extra" not in _refusal({"zero_optimization": {key: {}}})}
     result = ds_config.DeepSpeedConfig({**FULL, "zero_optimization": known})
     for section, attribute in PLACES.items():
         place = getattr(result, attribute, None)
@@ -176,7 +176,9 @@ def builds(name: str, params: Config) -> bool:
 
 def defaults(paths: Iterable[str]) -> dict[str, Any]:
     """What counts for each key that is not written, where DeepSpeedConfig keeps it."""
-    sections = {name.partition(".")[2]: {} for name in models() if name.startswith("zero_optimization.")}
+    sections: Config = {
+        name.partition(".")[2]: {} for name in models() if name.startswith("zero_optimization.")
+    }
     result = ds_config.DeepSpeedConfig({"train_batch_size": 1, "zero_optimization": sections})
     seen = {path: found(result, path) for path in paths}
     return {path: value for path, (kept, value) in seen.items() if kept}
@@ -191,10 +193,14 @@ def everything(paths: list[str]) -> dict[str, Any]:
     return {
         "version": deepspeed.__version__,
         "pydantic": pydantic,
-        "pydantic_version": 2 if hasattr(type(read({"train_batch_size": 1}).zero_config), "model_fields") else 1,
+        "pydantic_version": 2
+        if hasattr(type(read({"train_batch_size": 1}).zero_config), "model_fields")
+        else 1,
         "plain": sorted(plain),
         "literals": sorted(literals()),
-        "raises": {section: bool(_refusal(_nested(section, {"unheard_of": 1}))) for section in _sections_of(FULL)},
+        "raises": {
+            section: bool(_refusal(_nested(section, {"unheard_of": 1}))) for section in _sections_of(FULL)
+        },
         "optimizers": sorted(ds_config.DEEPSPEED_OPTIMIZERS),
         "schedules": schedules(),
         "warmup": {repr(value): builds("WarmupLR", {"warmup_num_steps": value}) for value in WARMUPS},

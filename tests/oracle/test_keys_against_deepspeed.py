@@ -27,12 +27,11 @@ from .observe import found, observe
 
 pytestmark = pytest.mark.oracle
 
+
 def differences(path: str, values: list[Any]) -> list[str]:
     node, section = NODES[path]
     reader = section.get("reader", "raw")
-    return [
-        text for value in values if (text := difference(path, node, reader, value, observe(path, value)))
-    ]
+    return [text for value in values if (text := difference(path, node, reader, value, observe(path, value)))]
 
 
 @pytest.mark.parametrize("path", READ_AT_ONCE)

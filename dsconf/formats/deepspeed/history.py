@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 _FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "history.json")  # noqa: PTH100, PTH118, PTH120
-_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?", re.ASCII)
 
 Node = dict[str, Any]
 

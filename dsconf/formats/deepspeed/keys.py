@@ -7,6 +7,8 @@ import os
 from functools import cache
 from typing import Any
 
+NEWEST = "0.19.8"
+"""The DeepSpeed that the table describes."""
 KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json")  # noqa: PTH100, PTH118, PTH120
 
 
@@ -14,7 +16,7 @@ KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json"
 def load_keys(version: str | None = None) -> dict[str, Any]:
     """The root of the table: see `dsconf.formats.deepspeed.table` for its nodes.
 
-    `version` is one of the history's, None for the newest.
+    `version` is an older one, of the history; None stands for the newest.
     """
     if version is not None:
         from dsconf.formats.deepspeed.history import keys_of  # only an older target needs it

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from dsconf.config.effective import UNKNOWN, Config, Written
 from dsconf.formats.deepspeed.fate import ENABLED, FATES, SWITCHED
+from dsconf.formats.deepspeed.keys import NEWEST
 from dsconf.formats.outcome import Item
 from dsconf.plan import Plan
 
@@ -45,10 +46,12 @@ class _Leftovers:
             return Item(
                 path, value, "unsupported", note=f"it belongs to the {owner}, which is not translated"
             )
-        if path in FATES or (written.spec is not None and written.spec.get("status") != "removed"):
+        settled = path in FATES and (written.spec is not None or owner != path)
+        if settled or (written.spec is not None and written.spec.get("status") != "removed"):
             return self._fate(path, value)
         if written.spec is not None:
-            return Item(path, value, "rejected-by-source", note="DeepSpeed 0.19.8 has removed this key")
+            version = self.config.context.deepspeed_version or NEWEST
+            return Item(path, value, "rejected-by-source", note=f"DeepSpeed {version} has removed this key")
         if owner != path:
             return Item(path, value, "unsupported", note="this argument is not translated yet")
         return Item(path, value, "no-effect", note="DeepSpeed does not know this key and ignores it")

@@ -236,9 +236,9 @@ class _Reader:
                 return None
         decays = name == "WarmupDecayLR"
         peak = self._value(f"{prefix}warmup_max_lr")
-        if decays and not self.config.present(f"{prefix}warmup_max_lr"):
+        if not self.config.present(f"{prefix}warmup_max_lr") and (decays or peak is not None):
             peak = 0.001
-            note = "WarmupDecayLR's default, whatever the lr of the optimizer"
+            note = f"{name}'s default, whatever the lr of the optimizer"
             self.in_force[f"{prefix}warmup_max_lr"] = Default(peak, note)
         return Schedule(
             name=name,

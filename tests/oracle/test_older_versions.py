@@ -1,0 +1,126 @@
+"""`coerce` over the key tables of older versions, against those versions, each in a process of its own.
+
+The environment variable DSCONF_DEEPSPEEDS names a folder with one sub-folder per version, such as `./dev test` makes.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsconf.formats.deepspeed.history import load_history, optimizers_of
+from dsconf.formats.deepspeed.keys import NEWEST, load_keys
+from dsconf.formats.deepspeed.optimizers import DEEPSPEED_OPTIMIZERS
+
+from .grid import COMPUTED, SHOWN_BY, VALUES, Config, Observed, difference, nodes, values_of
+from .versions import look
+
+pytestmark = pytest.mark.oracle
+
+FOLDER = os.environ.get("DSCONF_DEEPSPEEDS")
+VERSIONS = ("0.14.5", "0.16.9", "0.18.9")
+INSTALLED = [version for version in VERSIONS if FOLDER and (Path(FOLDER) / version / "deepspeed").is_dir()]
+
+# What the key table of an older version can't repeat: the values, and why.
+EXCEPTIONS: dict[tuple[str, str], tuple[list[Any], str]] = {
+    ("0.18.9", "sequence_parallel_size"): ([-1], "only a negative size is noticed, as a negative batch"),
+    **{
+        ("0.14.5", monitor): ([[], ""], "pydantic 1 makes an object of it with dict()")
+        for monitor in ("tensorboard", "wandb", "comet", "csv_monitor")
+    },
+    **{
+        (version, section): ([{}], "nothing but a section with the key enabled is accepted")
+        for version in VERSIONS
+        for section in ("amp", "curriculum_learning", "progressive_layer_drop")
+    },
+}
+
+
+@cache
+def said(version: str) -> dict[str, Any]:
+    return look(Path(FOLDER or "") / version)
+
+
+@cache
+def table(version: str) -> dict[str, tuple[Config, Config]]:
+    """The keys of one version: for each path its node and that of its section."""
+    return {path: (node, section) for path, node, section in nodes(load_keys(version))}
+
+
+def differences(version: str) -> dict[str, list[Any]]:
+    """For each key the values over which `coerce` and DeepSpeed differ."""
+    found: dict[str, list[Any]] = {}
+    for path, outcomes in said(version)["values"].items():
+        if path not in table(version):
+            continue
+        node, section = table(version)[path]
+        seen = [Observed(*outcome) for outcome in outcomes]
+        cases = [(value, each) for value, each in zip(VALUES, seen, strict=True)]
+        judged = [repr(value) for value in values_of(path, node)]
+        wrong = [
+            value
+            for value, each in cases
+            if repr(value) in judged
+            and difference(path, node, section.get("reader", "raw"), value, each) is not None
+        ]
+        if wrong:
+            found[path] = wrong
+    return found
+
+
+needs_version = pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(
+            version, marks=pytest.mark.skipif(version not in INSTALLED, reason="DSCONF_DEEPSPEEDS has it not")
+        )
+        for version in VERSIONS
+    ],
+)
+
+
+@needs_version
+def test_coerce_does_what_an_older_deepspeed_does(version: str) -> None:
+    excepted = {path: values for (of, path), (values, _) in EXCEPTIONS.items() if of == version}
+    assert differences(version) == excepted
+    assert len(table(version)) > 100
+
+
+@needs_version
+def test_it_has_the_keys_that_deepspeed_has(version: str) -> None:
+    """Unknown keys are judged by the strict sections themselves, and by what is looked up in the others."""
+    strict = said(version)["pydantic"]
+    for section, names in strict.items():
+        assert {f"{section}.{name}" for name in names.values()} == {
+            path for path in table(version) if path.rpartition(".")[0] == section
+        }
+        assert table(version)[section][0]["reader"] == "pydantic"
+    assert set(said(version)["plain"]) <= set(table(version))
+    for section, raises in said(version)["raises"].items():
+        if section in table(version) and ".params" not in section:
+            assert (table(version)[section][0].get("unknown") == "raises") == raises, section
+
+
+@needs_version
+def test_the_defaults(version: str) -> None:
+    wrong = {}
+    for path, value in said(version)["defaults"].items():
+        node = table(version)[path][0] if path in table(version) else {}
+        judged = "default" in node and "object" not in node["type"] and path not in (*COMPUTED, *SHOWN_BY)
+        if judged and node["default"] != value:
+            wrong[path] = value
+    assert wrong == {}
+
+
+@needs_version
+def test_the_optimizers(version: str) -> None:
+    newest = [name.lower() for name in DEEPSPEED_OPTIMIZERS]
+    assert sorted(optimizers_of(newest, version)) == said(version)["optimizers"]
+
+
+def test_the_installed_one_is_the_newest_of_the_history() -> None:
+    assert load_history()["versions"][-1] == NEWEST

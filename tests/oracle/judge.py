@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 import json
 import os
 import traceback
@@ -27,6 +28,9 @@ ds_config = importlib.import_module("deepspeed.runtime.config")
 unique_keys = importlib.import_module("deepspeed.runtime.config_utils").dict_raise_error_on_duplicate_keys
 hjson = importlib.import_module("hjson")
 pydantic = importlib.import_module("pydantic")
+
+# 0.14 knew no mesh.
+MESHES = "mesh_device" in inspect.signature(ds_config.DeepSpeedConfig).parameters
 
 Config = dict[str, Any]
 Keys = tuple[str, ...]
@@ -85,8 +89,9 @@ def read(config: Config, world_size: int = 1) -> Any:
     mesh = Mesh(sizes[0]) if isinstance(sizes[0], int) and isinstance(sizes[1], int) else None
     with mock.patch.object(ds_config, "dist", World(world_size)):
         try:
-            # Before 0.17 there was no mesh.
-            return ds_config.DeepSpeedConfig(copy.deepcopy(config), **({"mesh_device": mesh} if mesh else {}))
+            return ds_config.DeepSpeedConfig(
+                copy.deepcopy(config), **({"mesh_device": mesh} if MESHES else {})
+            )
         except Exception as error:
             return error
 

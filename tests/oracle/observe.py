@@ -1,7 +1,8 @@
-"""Says what the DeepSpeed on the path makes of configs: `python -m oracle.observe <paths.json >seen.json`.
+"""Says what the DeepSpeed on the path makes of configs: `python -m oracle.observe <asked.json >seen.json`.
 
-Reads a JSON list of dotted paths. Other versions of DeepSpeed are judged in processes of their own, in which the
-environment variable PYTHONPATH names the folder of that version first.
+Reads a JSON object: `paths`, dotted ones, and `configs`, each with a number of processes. Other versions of DeepSpeed
+are judged in processes of their own, in which the environment variable PYTHONPATH names the folder of that version
+first.
 """
 
 from __future__ import annotations
@@ -138,9 +139,14 @@ def models() -> dict[str, Any]:
     return found_models
 
 
+def refusal(config: Config, world_size: int = 1) -> str | None:
+    """The exception with which a config is refused."""
+    result = read(config, world_size)
+    return repr(result) if isinstance(result, Exception) else None
+
+
 def _refusal(config: Config) -> str:
-    result = read({"train_batch_size": 1, **config})
-    return repr(result).lower() if isinstance(result, Exception) else ""
+    return (refusal({"train_batch_size": 1, **config}) or "").lower()
 
 
 def names_of(model: Any) -> dict[str, str]:
@@ -184,8 +190,11 @@ def defaults(paths: Iterable[str]) -> dict[str, Any]:
     return {path: value for path, (kept, value) in seen.items() if kept}
 
 
-def everything(paths: list[str]) -> dict[str, Any]:
-    """All that is to be said of this DeepSpeed, as JSON; of keys that it has beyond `paths` too."""
+def everything(paths: list[str], configs: list[tuple[Config, int]]) -> dict[str, Any]:
+    """All that is to be said of this DeepSpeed, as JSON; of keys that it has beyond `paths` too.
+
+    Of each of the `configs` the exception with which it is refused, None where it is accepted.
+    """
     pydantic = {section: names_of(model) for section, model in models().items()}
     plain = {path for path in asked() if path.partition(".")[0] not in pydantic and ".params." not in path}
     known = {f"{section}.{name}" for section, names in pydantic.items() for name in names.values()} | plain
@@ -205,6 +214,7 @@ def everything(paths: list[str]) -> dict[str, Any]:
         "schedules": schedules(),
         "warmup": {repr(value): builds("WarmupLR", {"warmup_num_steps": value}) for value in WARMUPS},
         "defaults": defaults(paths),
+        "refusals": [refusal(config, world_size) for config, world_size in configs],
         "values": {path: [observe(path, value) for value in VALUES] for path in paths},
     }
 
@@ -236,9 +246,9 @@ def plain_value(value: object) -> object:
 
 
 def main() -> None:
-    """Print what this DeepSpeed says of the paths on stdin."""
+    """Print what this DeepSpeed says of what stands on stdin."""
     deepspeed.utils.logger.setLevel(logging.CRITICAL)
-    said = json.dumps(everything(json.load(sys.stdin)), default=plain_value)
+    said = json.dumps(everything(**json.load(sys.stdin)), default=plain_value)
     sys.stdout.write(f"\n{said}\n")
 
 

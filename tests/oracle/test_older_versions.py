@@ -5,18 +5,27 @@ The environment variable DSCONF_DEEPSPEEDS names a folder with one sub-folder pe
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from examples import EXAMPLES
 
+from dsconf.config.context import Context
+from dsconf.config.effective import Config as Effective
+from dsconf.document.json_scanner import scan
 from dsconf.formats.deepspeed.history import load_history, optimizers_of
 from dsconf.formats.deepspeed.keys import NEWEST, load_keys
 from dsconf.formats.deepspeed.optimizers import DEEPSPEED_OPTIMIZERS
+from dsconf.lint.engine import lint_config
+from dsconf.lint.index import load_rules
 
 from .grid import COMPUTED, SHOWN_BY, VALUES, Config, Observed, difference, nodes, values_of
+from .mutants import mutants
 from .versions import look
 
 pytestmark = pytest.mark.oracle
@@ -40,9 +49,31 @@ EXCEPTIONS: dict[tuple[str, str], tuple[list[Any], str]] = {
 }
 
 
+def files() -> Iterator[tuple[str, Config, int]]:
+    """Files that are strict JSON and write no key twice: the examples of the rules, then mutants; with their ranks."""
+    texts = [(example.id, example.text, 8 if "--world-size" in example.args else 1) for example in EXAMPLES]
+    texts += [("mutant", mutant.text, mutant.world_size) for mutant in mutants(600, seed=2)]
+    for name, text, world_size in texts:
+        try:
+            config = json.loads(text, object_pairs_hook=without_duplicates)
+        except ValueError:
+            continue
+        if isinstance(config, dict):
+            yield name, config, world_size
+
+
+def without_duplicates(pairs: list[tuple[str, Any]]) -> Config:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key is written twice")
+    return dict(pairs)
+
+
+FILES = list(files())
+
+
 @cache
 def said(version: str) -> dict[str, Any]:
-    return look(Path(FOLDER or "") / version)
+    return look(Path(FOLDER or "") / version, [(config, world_size) for _, config, world_size in FILES])
 
 
 @cache
@@ -120,6 +151,23 @@ def test_the_defaults(version: str) -> None:
 def test_the_optimizers(version: str) -> None:
     newest = [name.lower() for name in DEEPSPEED_OPTIMIZERS]
     assert sorted(optimizers_of(newest, version)) == said(version)["optimizers"]
+
+
+@needs_version
+def test_lint_has_no_false_alarm(version: str) -> None:
+    """What lint says to fail when the file is read is refused; silent it is on no good example that is refused."""
+    rules = load_rules()
+    wrong, refused = [], 0
+    for (name, config, world_size), exception in zip(FILES, said(version)["refusals"], strict=True):
+        document = scan("ds.json", json.dumps(config))
+        context = Context("deepspeed", world_size, version)
+        findings = lint_config(Effective(document, load_keys(version), context), rules).findings
+        ours = [each.rule for each in findings if each.severity == "error" and each.fails == "parse"]
+        refused += exception is not None and bool(ours)
+        if bool(ours) > (exception is not None) or ("-Good-" in name and exception is not None and not ours):
+            wrong.append((name, config, world_size, ours, exception))
+    assert wrong == []
+    assert refused > 100
 
 
 def test_the_installed_one_is_the_newest_of_the_history() -> None:

@@ -6,16 +6,18 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .grid import READ_AT_ONCE
+from .grid import READ_AT_ONCE, Config
 
 ROOT = Path(__file__).parents[2]
 
 
-def look(package: Path) -> dict[str, Any]:
+def look(package: Path, configs: Sequence[tuple[Config, int]] = ()) -> dict[str, Any]:
     """What one version says (see `oracle.observe.everything`); its package `deepspeed` lies in a folder of its name."""
+    asked = json.dumps({"paths": READ_AT_ONCE, "configs": configs})
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, (package.resolve(), ROOT, ROOT / "tests"))),
@@ -23,9 +25,7 @@ def look(package: Path) -> dict[str, Any]:
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, "-m", "oracle.observe"]
-    run = subprocess.run(
-        command, input=json.dumps(READ_AT_ONCE), env=environment, capture_output=True, text=True
-    )
+    run = subprocess.run(command, input=asked, env=environment, capture_output=True, text=True)
     if run.returncode:
         raise RuntimeError(f"{package}: {run.stderr[-2000:]}")
     said: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])

@@ -29,7 +29,7 @@ def look(package: Path, configs: Sequence[tuple[Config, int]] = ()) -> dict[str,
     if run.returncode:
         raise RuntimeError(f"{package}: {run.stderr[-2000:]}")
     said: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    version = said["version"].partition("+")[0]
+    version = said["version"].partition("+")[0].strip()
     if version != package.name:
         raise RuntimeError(f"{package} holds DeepSpeed {version}")
     return said

@@ -208,6 +208,15 @@ def test_lint_imports_nothing_heavy(built: Built, tmp_path: Path, output: str) -
         assert outside == {"dsconf"}
 
 
+def test_only_an_older_target_reads_the_history(built: Built, tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4, "log_level": "info"}')
+    for args, status, needed in (((), 0, False), (("--deepspeed-version", "0.18"), 1, True)):
+        found, modules, _ = imported(built, tmp_path, "lint", "ds.json", *args)
+        assert found == status
+        assert ("dsconf.formats.deepspeed.history" in modules) == needed
+        assert not modules & {*NEVER, "importlib.metadata"}
+
+
 def test_help_imports_no_command(built: Built, tmp_path: Path) -> None:
     status, modules, beside_click = imported(built, tmp_path, "--help")
     assert status == 0

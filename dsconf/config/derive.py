@@ -19,7 +19,9 @@ from dsconf.config.effective import Config, Facts, Reader
 from dsconf.config.training import (
     accumulation_dtype,
     communication_dtype,
+    epsilon,
     has_optimizer,
+    learning_rate,
     offloads_optimizer,
     optimizer_class,
     overlap_comm,
@@ -44,6 +46,8 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         has_optimizer,
         offloads_optimizer,
         optimizer_class,
+        learning_rate,
+        epsilon,
         weight_decay,
         overlap_comm,
         communication_dtype,
@@ -66,6 +70,8 @@ WITH_DEFAULTS = {
     "communication_data_type": "communication_dtype",
     "data_types.grad_accum_dtype": "accumulation_dtype",
     "zero_optimization.overlap_comm": "overlap_comm",
+    "optimizer.params.lr": "learning_rate",
+    "optimizer.params.eps": "epsilon",
     "optimizer.params.weight_decay": "weight_decay",
     "scheduler.params.warmup_max_lr": "warmup_max_lr",
 }

@@ -64,13 +64,45 @@ def _adam(read: Reader, kind: str, offload: bool) -> object:
     return "FusedAdam"
 
 
-def weight_decay(read: Reader) -> object:
-    """`optimizer.params.weight_decay`: not written it is 0, but 0.01 in torch's own AdamW."""
-    path = "optimizer.params.weight_decay"
+_DEFAULTS: dict[str, dict[str, float]] = {
+    "FusedAdam": {"lr": 1e-3, "eps": 1e-8, "weight_decay": 0.0},
+    "DeepSpeedCPUAdam": {"lr": 1e-3, "eps": 1e-8, "weight_decay": 0.0},
+    "ZenFlowCPUAdam": {"lr": 1e-3, "eps": 1e-8, "weight_decay": 0.0},
+    "DeepSpeedCPUAdagrad": {"lr": 1e-2, "eps": 1e-10, "weight_decay": 0.0},
+    "DeepSpeedCPULion": {"lr": 1e-3, "weight_decay": 0.0},
+    "FusedLion": {"lr": 1e-3, "weight_decay": 0.0},
+    "FusedLamb": {"lr": 1e-3, "eps": 1e-8, "weight_decay": 0.0},
+    "torch.optim.Adam": {"lr": 1e-3, "eps": 1e-8, "weight_decay": 0.0},
+    "torch.optim.AdamW": {"lr": 1e-3, "eps": 1e-8, "weight_decay": 1e-2},
+    "torch.optim.Adagrad": {"lr": 1e-2, "eps": 1e-10, "weight_decay": 0.0},
+    "torch.optim.SGD": {"lr": 1e-3, "weight_decay": 0.0},
+    "torch.optim.RMSprop": {"lr": 1e-2, "eps": 1e-8, "weight_decay": 0.0},
+    "torch.optim.NAdam": {"lr": 2e-3, "eps": 1e-8, "weight_decay": 0.0},
+}
+"""Defaults of the classes' own arguments (DeepSpeed 0.19.8, torch 2.13)."""
+
+
+def _argument(read: Reader, name: str) -> object:
+    """An argument of the optimizer: as written, else the default of its class."""
+    path = f"optimizer.params.{name}"
     if read.present(path):
         return read.value(path)
-    kind = read.fact("optimizer_class")
-    return UNKNOWN if kind is UNKNOWN else 0.01 if kind == "torch.optim.AdamW" else 0.0
+    return _DEFAULTS.get(str(read.fact("optimizer_class")), {}).get(name, UNKNOWN)
+
+
+def learning_rate(read: Reader) -> object:
+    """`optimizer.params.lr`: not written it is 0.001, but 0.01 in Adagrad, for one."""
+    return _argument(read, "lr")
+
+
+def epsilon(read: Reader) -> object:
+    """`optimizer.params.eps`: not written it is 1e-8, but 1e-10 in Adagrad."""
+    return _argument(read, "eps")
+
+
+def weight_decay(read: Reader) -> object:
+    """`optimizer.params.weight_decay`: not written it is 0, but 0.01 in torch's own AdamW."""
+    return _argument(read, "weight_decay")
 
 
 def overlap_comm(read: Reader) -> object:
@@ -100,4 +132,4 @@ def warmup_max_lr(read: Reader) -> object:
         return read.value(path)
     if read.given("scheduler.type") == "WarmupDecayLR" and not read.present(path):
         return 0.001
-    return read.value("optimizer.params.lr") if read.fact("has_optimizer") else UNKNOWN
+    return read.fact("learning_rate")

@@ -122,8 +122,10 @@ def test_the_optimizer_class(optimizer: Config, device: str) -> None:
     name = type(built).__name__
     expected = f"torch.optim.{name}" if type(built).__module__.startswith("torch.") else name
     assert facts.value("optimizer_class") == expected
-    if optimizer["type"].lower() in ("adam", "adamw"):
-        assert facts.value("weight_decay") == built.param_groups[0]["weight_decay"]
+    group = built.param_groups[0]
+    assert facts.value("learning_rate") == group["lr"]
+    assert facts.value("weight_decay") == group["weight_decay"]
+    assert facts.value("epsilon") == group.get("eps", UNKNOWN)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

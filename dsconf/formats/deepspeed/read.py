@@ -189,7 +189,7 @@ class _Reader:
             self.remarks["optimizer.type"] = Remark("close", f"{known.note}; {note}" if known else note)
         return Optimizer(
             name="AdamW",
-            lr=self._or_default("optimizer.params.lr", 0.001),
+            lr=self._or_default("optimizer.params.lr", self.facts.value("learning_rate")),
             betas=betas,
             eps=self._value("optimizer.params.eps"),
             weight_decay=self._or_default("optimizer.params.weight_decay", self.facts.value("weight_decay")),

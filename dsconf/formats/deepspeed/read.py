@@ -80,7 +80,7 @@ class _Reader:
 
     def _or_default(self, path: str, default: object) -> Any:
         """The value, or a default that changes training and depends on other keys."""
-        if self.config.present(path):
+        if self.config.present(path) or default is UNKNOWN:
             return self._value(path)
         self.in_force[path] = Default(default, "DeepSpeed's default")
         return default

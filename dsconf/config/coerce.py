@@ -6,7 +6,7 @@ It repeats the lax conversions of pydantic without importing it: lint runs this 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 Node = Mapping[str, Any]
@@ -32,7 +32,7 @@ _WORDS = {
     "null": "nothing: JSON can't hold it",
 }
 _PLURALS = {"int": "integers", "float": "numbers", "bool": "booleans", "str": "strings", "object": "objects"}
-_CONVERTERS: dict[str, type[int] | type[str] | type[bool]] = {"int": int, "str": str, "bool": bool}
+_CONVERTERS: dict[str, Callable[[Any], object]] = {"int": int, "str": str, "bool": bool}
 _LIMITS = (("exclusive_min", "above"), ("max", "up to"), ("exclusive_max", "below"))
 
 
@@ -182,7 +182,8 @@ def _raw_text_fits(node: Node, types: list[str], value: object) -> bool:
     if isinstance(value, str):
         return "str" in types and value in node.get("values", (value,))
     if isinstance(value, list):
-        return "list" in types and all(isinstance(item, str) for item in value)
+        kind = dict if node.get("items") == "object" else str
+        return "list" in types and all(isinstance(item, kind) for item in value)
     return False
 
 

@@ -123,7 +123,7 @@ class Config:
         return Value(UNKNOWN, "invalid") if isinstance(value, Invalid) else Value(value, origin)
 
     def _defaults_hold(self, path: str) -> bool:
-        """Whether the sections above `path` are objects, or absent, so that its default applies."""
+        """Whether the sections above `path` are objects (or lists of them), or absent, so that its default applies."""
         keys = path.split(".")
         for depth in range(1, len(keys)):
             above = ".".join(keys[:depth])
@@ -131,6 +131,8 @@ class Config:
             if item is None or item.entry.node.kind == "object":
                 continue
             spec = item.spec or {}
+            if item.entry.node.kind == "array" and "items" in spec and "each" in spec:
+                continue
             raw = item.entry.node.plain()
             if raw is None and spec.get("nullable"):
                 continue
@@ -181,7 +183,9 @@ def _walk(document: Document, table: Spec) -> list[Written]:
             # Of a section in two spellings the canonical one counts, unless it is null.
             counting = members.get(name, entry)
             if spec is not None and (counting is entry or counting.node.kind == "null"):
-                below += [(place, inner, each, direct) for place, inner, each in _below(path, spec, entry.node)]
+                below += [
+                    (place, inner, each, direct) for place, inner, each in _below(path, spec, entry.node)
+                ]
         stack.extend(reversed(below))
     found.sort(key=lambda item: item.entry.key_span)
     return found
@@ -192,6 +196,8 @@ def _below(path: str, spec: Spec, node: Node) -> list[tuple[str, Spec, Node]]:
     if node.kind == "object" and ("keys" in spec or ("each" in spec and "items" not in spec)):
         return [(path, spec, node)]
     if node.kind == "array" and "items" in spec and "each" in spec:
-        objects = [(f"{path}.{i}", element) for i, element in enumerate(node.elements) if element.kind == "object"]
+        objects = [
+            (f"{path}.{i}", element) for i, element in enumerate(node.elements) if element.kind == "object"
+        ]
         return [(place, spec["each"], element) for place, element in objects]
     return []

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dsconf.config.coerce import Invalid, coerce
-from dsconf.formats.deepspeed.keys import load_keys
 
+from .declared import NODES, READ_AT_ONCE, SECTIONS, base_of, found, key_node, with_value
 from .judge import Config, deepspeed, read, torch
 
 pytestmark = pytest.mark.oracle
@@ -26,39 +25,16 @@ VALUES: list[Any] = [
     "1.0_0", "1_0", "0_.5", "1__0", "_1", "1_",
 ]  # fmt: skip
 
-# Keys, or sections, that need others beside them before all their values can be read.
-BASES: dict[str, Config] = {
-    "train_batch_size": {},
-    "train_micro_batch_size_per_gpu": {},
-    "gradient_accumulation_steps": {"train_micro_batch_size_per_gpu": 1},
-    "sequence_parallel_size": {"train_micro_batch_size_per_gpu": 1},
-    "fp16.fp16_master_weights_and_grads": {"train_batch_size": 1, "zero_optimization": {"stage": 1}},
-    "bf16.bf16_master_weights_and_grads": {"train_batch_size": 1, "zero_optimization": {"stage": 1}},
-    "bf16.bf16_optimizer_states": {
-        "train_batch_size": 1,
-        "zero_optimization": {"stage": 1},
-        "bf16": {"bf16_master_weights_and_grads": True},
-    },
-    "data_efficiency.data_sampling.curriculum_learning": {
-        "train_batch_size": 1,
-        "data_efficiency": {
-            "data_sampling": {"curriculum_learning": {"enabled": True, "curriculum_metrics": {}}}
-        },
-    },
-    "data_efficiency.data_sampling.dynamic_batching.enabled": {
-        "train_batch_size": 1,
-        "data_efficiency": {"data_sampling": {"dynamic_batching": {"max_tokens": 8}}},
-    },
-    "data_efficiency.data_routing.random_ltd": {
-        "train_batch_size": 1,
-        "data_efficiency": {"data_routing": {"random_ltd": {"enabled": True}}},
-    },
-    "zero_optimization.compute_grad_norm": {"train_batch_size": 1, "zero_optimization": {"stage": 1}},
-    "zero_optimization.offload_optimizer.ratio": {"train_batch_size": 1, "zero_optimization": {"stage": 3}},
-}
-
 # What one key alone can't reproduce: the values, and why they differ.
+_FALSE: list[Any] = [0, None, [], {}, ""]
 EXCEPTIONS: dict[str, tuple[list[Any], str]] = {
+    "aio.use_gds": ([v for v in VALUES if v], "on a CPU it may not be switched on"),
+    "data_efficiency.data_routing.random_ltd.enabled": (_FALSE, "anything false becomes false"),
+    "tensor_parallel.dtype": (["auto"], "its default, torch.float16, can't be written in JSON"),
+    "torch_autocast.lower_precision_safe_modules": (
+        [v for v in VALUES if isinstance(v, str | dict)],
+        "a string or an object is taken for the list of its letters or keys, until initialization",
+    ),
     "train_batch_size": ([1.5, 0.5, float("inf"), None], "the other batch sizes have to be found from it"),
     "train_micro_batch_size_per_gpu": ([None], "it or train_batch_size is needed"),
     "sequence_parallel_size": ([float("inf")], "it divides the world size, which rounds to 0"),
@@ -88,110 +64,11 @@ SHOWN_BY = {
 }
 
 
-def nodes(node: Config, path: str = "") -> Iterator[tuple[str, Config, Config]]:
-    """Every declared key: its path, its node, the node of its section.
-
-    Of free names and of the items of a list one stands for all: "0".
-    """
-    for name, below in node.get("keys", {"0": node.get("each")}).items():
-        here = f"{path}.{name}" if path else name
-        if "alias" not in below:
-            yield here, below, node
-            if "keys" in below or "each" in below:
-                yield from nodes(below, here)
-
-
-NODES = {path: (node, section) for path, node, section in nodes(load_keys())}
-SECTIONS = ["", *(path for path, (node, _) in NODES.items() if "keys" in node)]
-# The arguments of optimizers and schedulers are not looked at before deepspeed.initialize.
-READ_AT_ONCE = [path for path in NODES if ".params." not in path]
-
-
-def base_of(path: str) -> Config:
-    """A config in which a key can be written."""
-    return next((BASES[key] for key in (path, path.rpartition(".")[0]) if key in BASES), {"train_batch_size": 1})
-
-
-def with_value(base: Config, path: str, value: object) -> Config:
-    config = copy.deepcopy(base)
-    *sections, name = path.split(".")
-    place: Any = config
-    for depth, section in enumerate(sections):
-        if isinstance(place, list):
-            place.append({})
-            place = place[0]
-        else:
-            here = NODES[".".join(sections[: depth + 1])][0]
-            place = place.setdefault(section, [] if here["type"] == "list" else {})
-        if section in ("optimizer", "scheduler"):
-            place.setdefault("type", "AdamW" if section == "optimizer" else "WarmupLR")
-    if isinstance(place, list):
-        place.append(value)
-    else:
-        place[name] = value
-    return config
+STRICT = [path for path in READ_AT_ONCE if NODES[path][1].get("reader") == "pydantic"]
 
 
 def same(left: object, right: object) -> bool:
     return type(left) is type(right) and left == right
-
-
-ATTRIBUTES = {
-    "activation_checkpointing": "activation_checkpointing_config",
-    "aio": "aio_config",
-    "autotuning": "autotuning_config",
-    "bf16": "bfloat16_config",
-    "checkpoint": "checkpoint_config",
-    "checkpoint.load_universal": "load_universal_checkpoint",
-    "checkpoint.parallel_write.pipeline_stage": "checkpoint_parallel_write_pipeline",
-    "checkpoint.use_node_local_storage": "use_node_local_storage",
-    "comet": "monitor_config.comet",
-    "comms_logger": "comms_config.comms_logger",
-    "compile": "compile_config",
-    "csv_monitor": "monitor_config.csv_monitor",
-    "data_efficiency": "data_efficiency_config",
-    "data_types": "",
-    "expert_parallel": "expert_parallel_config",
-    "flops_profiler": "flops_profiler_config",
-    "fp16": "float16_config",
-    "optimizer.legacy_fusion": "optimizer_legacy_fusion",
-    "scheduler.type": "scheduler_name",
-    "tensor_parallel": "tensor_parallel_config",
-    "tensor_parallel.kernel_inject": "tensor_parallel_config.replace_with_kernel_inject",
-    "tensor_parallel.tp": "tensor_parallel_config.tensor_parallel",
-    "tensorboard": "monitor_config.tensorboard",
-    "timers.throughput": "timers_config",
-    "torch_autocast.dtype": "torch_autocast_dtype",
-    "torch_autocast.enabled": "torch_autocast_enabled",
-    "torch_autocast.lower_precision_safe_modules": "torch_autocast_lower_precision_safe_modules",
-    "wandb": "monitor_config.wandb",
-    "weight_quantization": "weight_quantization_config",
-    "zero_optimization": "zero_config",
-}
-"""Where DeepSpeedConfig keeps a key or a section, where that is not its own name."""
-NOT_KEPT = ("datastates_ckpt", "optimizer.", "scheduler.", "vocabulary_size", "data_parallel_size")
-"""Keys, and beginnings of keys, of which DeepSpeedConfig holds no value of the same form."""
-DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.int8: "int8"}
-
-
-def found(result: Any, path: str) -> tuple[bool, object]:
-    """Whether DeepSpeed keeps the value of a key, and that value."""
-    keys = path.split(".")
-    depth = next((depth for depth in range(len(keys), 0, -1) if ".".join(keys[:depth]) in ATTRIBUTES), 0)
-    attribute = ATTRIBUTES.get(".".join(keys[:depth]), "")
-    place = result
-    for name in [*filter(None, attribute.split(".")), *keys[depth:]]:
-        if isinstance(place, list):
-            place = place[int(name)]
-        elif isinstance(place, dict):
-            place = place.get(name, result)
-        else:
-            place = getattr(place, name, getattr(place, name.removeprefix("stage3_"), result))
-        if place is result:
-            return False, None
-    if isinstance(place, torch.dtype):
-        place = DTYPES[place]
-    return True, str(place) if isinstance(place, Path) else list(place) if isinstance(place, tuple) else place
 
 
 def difference(path: str, value: object) -> str | None:
@@ -232,7 +109,7 @@ def test_every_exception_is_needed(path: str) -> None:
 
 @pytest.mark.parametrize("path", SECTIONS)
 def test_unknown_keys(path: str) -> None:
-    node = NODES[path][0] if path else load_keys()
+    node = key_node(path)
     base = base_of(f"{path}.unheard_of")
 
     def raises(name: str, value: object) -> bool:
@@ -243,15 +120,45 @@ def test_unknown_keys(path: str) -> None:
     assert not raises("strict", False)
 
 
-ZERO_KEYS = load_keys()["keys"]["zero_optimization"]["keys"]
+@pytest.mark.parametrize("path", STRICT)
+def test_a_strict_section_does_not_drop_auto(path: str) -> None:
+    section = path.rpartition(".")[0]
+    for truth in (True, "auto", 1, None, False, ""):
+        written = with_value(base_of(path), f"{section}.strict", truth)
+        refused = isinstance(read(with_value(written, path, "auto")), Exception)
+        ours = coerce(NODES[path][0], "pydantic", "auto", strict=bool(truth))
+        assert isinstance(ours, Invalid) == refused, truth
 
 
-@pytest.mark.parametrize("name", [name for name, node in ZERO_KEYS.items() if "alias" in node])
-def test_other_spellings(name: str) -> None:
-    canonical = ZERO_KEYS[name]["alias"]
-    written = read({"train_batch_size": 1, "zero_optimization": {name: "1"}})
-    assert found(written, f"zero_optimization.{canonical}")[1] == 1
-    assert isinstance(read({"train_batch_size": 1, "zero_optimization": {name: 1, canonical: 1}}), ValueError)
+@pytest.mark.parametrize(
+    "path", [path for path in SECTIONS if path and NODES[path][0].get("unknown") == "raises"]
+)
+def test_a_strict_section_refuses_an_unknown_key_with_auto(path: str) -> None:
+    assert isinstance(
+        read(with_value({"train_batch_size": 1}, path, {"strict": True, "new": "auto"})), Exception
+    )
+
+
+SPELLINGS = [
+    (path, name) for path in SECTIONS for name, node in key_node(path)["keys"].items() if "alias" in node
+]
+
+
+@pytest.mark.parametrize(("section", "name"), SPELLINGS)
+def test_other_spellings(section: str, name: str) -> None:
+    node = key_node(section)["keys"][name]
+    path = f"{section}.{node['alias']}" if section else node["alias"]
+    written = f"{section}.{name}" if section else name
+    base = {"train_batch_size": 1}
+    if "object" not in NODES[path][0]["type"]:
+        assert found(read(with_value(base, written, "1")), path)[1] == 1
+    else:
+        below = next(iter(NODES[path][0]["keys"]))
+        assert found(read(with_value(base, written, {below: "1"})), f"{path}.{below}")[1] == 1
+    ours = coerce({**NODES[path][0], **node}, NODES[path][1].get("reader", "raw"), None)
+    assert isinstance(read(with_value(base, written, None)), Exception) == isinstance(ours, Invalid)
+    both = read(with_value(with_value(base, written, {}), path, {}))
+    assert isinstance(both, Exception) == (NODES[path][1].get("unknown") == "raises")
 
 
 def test_the_defaults() -> None:

@@ -12,6 +12,7 @@ from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.deepspeed.model import DeepSpeedConfig
 from dsconf.formats.deepspeed.table import artefacts, editor_schema, key_table
 
+
 def node_at(path: str) -> dict[str, Any]:
     node = load_keys()
     for name in path.split(".") if path else ():
@@ -108,6 +109,10 @@ GOOD: dict[str, Any] = {
 }
 
 
+def curriculum(metrics: dict[str, Any]) -> dict[str, Any]:
+    return {"curriculum_learning": {"enabled": True, "curriculum_metrics": metrics}}
+
+
 def test_the_schema_takes_a_good_file() -> None:
     assert list(Draft202012Validator(editor_schema()).iter_errors(GOOD)) == []
 
@@ -136,7 +141,13 @@ def test_the_schema_takes_a_good_file() -> None:
         {"tensor_parallel": {"dtype": "bf16"}},
         {"tensor_parallel": {"partition_config": {"layer_specs": [{"patterns": "x"}]}}},
         {"expert_parallel": {"load_balance_coeff": 0.1}},
-        {"data_efficiency": {"data_sampling": {"curriculum_learning": {"curriculum_metrics": {"a": {"max_difficulty": "5"}}}}}},
+        {
+            "data_efficiency": {
+                "data_sampling": {
+                    "curriculum_learning": {"curriculum_metrics": {"a": {"max_difficulty": "5"}}}
+                }
+            }
+        },
     ],
     ids=str,
 )

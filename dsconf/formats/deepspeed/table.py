@@ -121,6 +121,8 @@ def _node(field: FieldInfo) -> Node:
     for name in ("each", "keys"):
         if name in node:
             node[name] = node.pop(name)
+    if "each" in node and reads.fails:
+        node["each"] = {"type": "object", "wrong_fails": reads.fails, **node["each"]}
     return node
 
 

@@ -32,7 +32,7 @@ class LayerSpec(Section):
 class PartitionConfig(Section):
     """Which weights are split, and how. Initialization looks at it, not the parser."""
 
-    layer_specs: Annotated[list[LayerSpec], Key()] = Field(default=[])
+    layer_specs: Annotated[list[LayerSpec], Key(), Reads(fails="init")] = Field(default=[])
     """The weights; the first entry that fits counts."""
     tp_size: Annotated[int, Key(unit="ranks")] = 1
     """Replaced by autotp_size."""

@@ -75,7 +75,9 @@ class DeepSpeedConfig(Section):
     """The learning rate schedule that DeepSpeed builds; one passed by the script wins."""
     fp16: Annotated[Fp16, Key()] = Field(default=Fp16())
     """Mixed precision in float16."""
-    bf16: Annotated[Bf16 | None, Key(aliases=("bfloat16",)), Reads(null_in_alias=False)] = Field(default=Bf16())
+    bf16: Annotated[Bf16 | None, Key(aliases=("bfloat16",)), Reads(null_in_alias=False)] = Field(
+        default=Bf16()
+    )
     """Mixed precision in bfloat16."""
     torch_autocast: Annotated[TorchAutocast | None, Key(), Reads(null=False)] = None
     """Mixed precision by torch.autocast."""
@@ -92,7 +94,9 @@ class DeepSpeedConfig(Section):
         int, Key(status="deprecated", replacement="zero_optimization.allgather_bucket_size", unit="elements")
     ] = 500_000_000
     """Only read together with the old form zero_optimization: true."""
-    activation_checkpointing: Annotated[ActivationCheckpointing, Key()] = Field(default=ActivationCheckpointing())
+    activation_checkpointing: Annotated[ActivationCheckpointing, Key()] = Field(
+        default=ActivationCheckpointing()
+    )
     """Recomputing activations; acts only through deepspeed.checkpointing.configure()."""
     compile: Annotated[Compile, Key()] = Field(default=Compile())
     """DeepCompile."""

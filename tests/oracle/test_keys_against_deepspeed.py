@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,14 @@ def test_other_spellings(section: str, name: str) -> None:
     assert isinstance(read(with_value(base, written, None)), Exception) == isinstance(ours, Invalid)
     both = read(with_value(with_value(base, written, {}), path, {}))
     assert isinstance(both, Exception) == (NODES[path][1].get("unknown") == "raises")
+
+
+def test_the_comms_logger_is_on_whatever_its_switch_says() -> None:
+    assert NODES["comms_logger.enabled"][0]["status"] == "inert"
+    logger = importlib.import_module("deepspeed.utils.comms_logging").CommsLogger()
+    for section, on in ({"comms_logger": {"enabled": False}}, True), ({}, False):
+        logger.configure(read({"train_batch_size": 1, **section}).comms_config)
+        assert logger.enabled == on
 
 
 def test_the_defaults() -> None:

@@ -159,7 +159,8 @@ LATER = {
     "data_parallel_size": ("deepspeed",),
     "optimizer.params.": (
         "deepspeed", "deepspeed.runtime.engine", "deepspeed.runtime.config",
-        "deepspeed.runtime.zero.muon.muon_optimizer", "deepspeed.runtime.zero.muon.original_muon", "deepspeed.ops.adam.fused_adam", "deepspeed.ops.adam.cpu_adam",
+        "deepspeed.runtime.zero.muon.muon_optimizer", "deepspeed.runtime.zero.muon.original_muon",
+        "deepspeed.ops.adam.fused_adam", "deepspeed.ops.adam.cpu_adam",
         "deepspeed.ops.lamb.fused_lamb", "torch.optim.adam",
     ),
     "pipeline.": ("deepspeed.runtime.pipe.engine", "deepspeed.runtime.config"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError
 
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.deepspeed.model import DeepSpeedConfig
@@ -153,6 +155,62 @@ def test_the_schema_takes_a_good_file() -> None:
 )
 def test_the_schema_refuses(change: dict[str, Any]) -> None:
     assert not Draft202012Validator(editor_schema()).is_valid(GOOD | change)
+
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+# Comments, and values that DeepSpeed converts: the schema wants the right type.
+NOT_FOR_EDITORS = {"hjson.json", "other_spellings.json"}
+FAULTS = {
+    "crlf.json": {"train_micro_batch_size_per_gpu"},
+    "minified.json": {"optimizer.params.lr", "zero_optimization"},
+    "sections.json": {
+        "compile",
+        "tensor_parallel.tp",
+        "timers.throughput",
+        "wandb",
+        "checkpoint.writer.io_buffer_size",
+    },
+    "tabs.json": {
+        "train_micro_batch_size_per_gpu",
+        "zero_optimization",
+        "zero_optimization.reduce_bucket_size",
+        "optimizer.params.lr",
+    },
+    "wide.json": {"optimizer.params.lr", "bf16"},
+}
+"""By file of fixtures/err: where the schema finds the wrong types and the keys that a section refuses."""
+
+
+def faults(file: Path) -> set[str]:
+    """Where the schema finds a fault."""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    errors = Draft202012Validator(editor_schema()).iter_errors(content)
+    return {".".join(map(str, place)) for error in errors for place in places(error)}
+
+
+def places(error: ValidationError) -> Iterator[tuple[str | int, ...]]:
+    """Where a fault stands: in a union inside the branch that the value is meant for, where that can be told."""
+    place = tuple(error.absolute_path)
+    inside = [
+        inner
+        for inner in error.context or ()
+        if tuple(inner.absolute_path) != place or inner.validator == "additionalProperties"
+    ]
+    if not inside:
+        yield place
+    for inner in inside:
+        yield from places(inner)
+
+
+@pytest.mark.parametrize("file", sorted((FIXTURES / "ok").glob("*.json")), ids=lambda file: file.name)
+def test_the_schema_takes_the_good_fixtures(file: Path) -> None:
+    if file.name not in NOT_FOR_EDITORS:
+        assert faults(file) == set()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_schema_finds_the_faults_of_the_fixtures(name: str) -> None:
+    assert faults(FIXTURES / "err" / name) == FAULTS[name]
 
 
 def test_the_schema_marks_what_is_old_or_filled() -> None:

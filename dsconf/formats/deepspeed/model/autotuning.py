@@ -27,7 +27,7 @@ class Autotuning(Section):
     enabled: Annotated[bool, Key()] = False
     """Search. It also turns the flops profiler on."""
     fast: Annotated[bool, Key()] = True
-    """Try ZeRO stages and micro batch sizes only."""
+    """Search over ZeRO stages and micro batch sizes only."""
     results_dir: Annotated[str, Key(), Reads(not_empty=True)] = "autotuning_results"
     """The folder for the results."""
     exps_dir: Annotated[str, Key(), Reads(not_empty=True)] = "autotuning_exps"

@@ -14,7 +14,8 @@ class ParallelWrite(Section):
     """Who writes a checkpoint."""
 
     pipeline_stage: Annotated[Literal[True, False], Key(), Reads(fails="parse")] = False
-    """Let all data-parallel ranks of a pipeline stage write its layers instead of the first one alone."""
+    """Of a PipelineModule: deal the layers of a stage out to its data-parallel ranks, instead of letting the first
+    one write all of them."""
 
 
 class Writer(Section):

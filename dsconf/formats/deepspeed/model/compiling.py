@@ -68,8 +68,8 @@ class HybridEngine(PydanticSection):
     release_inference_cache: Annotated[bool, Key()] = False
     """Free the memory of generation before training goes on."""
     pin_parameters: Annotated[bool, Key()] = True
-    """Keep the parameters in page-locked memory while generating."""
+    """Stage 3: gather all parameters at once for generating instead of layer by layer."""
     tp_gather_partition_size: Annotated[int, Key(unit="layers")] = 8
-    """Layers that are gathered together when the model is split for generation."""
+    """Layers that are gathered together where both stage 3 and inference_tp_size split the model."""
     enable_cuda_graph: Annotated[bool, Key()] = False
     """Generate through CUDA graphs."""

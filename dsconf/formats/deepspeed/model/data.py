@@ -55,7 +55,7 @@ class CurriculumLearning(Section):
     """Easy samples first."""
 
     enabled: Annotated[bool, Key()] = False
-    """Sample by difficulty; needs curriculum_metrics, whatever the sections around it say."""
+    """Sample by difficulty; needs curriculum_metrics. What `enabled` says in the sections around it does not matter."""
     data_cluster_path: Annotated[str | None, Key(), Reads(null=False)] = None
     """The folder for the groups of samples."""
     curriculum_metrics: Annotated[
@@ -68,7 +68,7 @@ class DynamicBatching(Section):
     """Batches of about as many tokens each instead of as many samples."""
 
     enabled: Annotated[bool, Key(), Reads(converts=True)] = False
-    """Use it; needs max_tokens, whatever the sections around it say."""
+    """Use it; needs max_tokens. What `enabled` says in the sections around it does not matter."""
     metrics_path: Annotated[str | None, Key(), Reads(null=False)] = None
     """The folder of the data analyzer with the length of each sample."""
     lr_scaling_method: Annotated[Literal["linear", "sqrt", "none"], Key(), Reads(converts=True)] = "linear"
@@ -90,8 +90,8 @@ class DynamicBatching(Section):
 class DataSampling(Section):
     """Which samples are trained on, and when."""
 
-    enabled: Annotated[bool, Key()] = False
-    """Use DeepSpeed's data sampler."""
+    enabled: Annotated[bool, Key(status="inert")] = False
+    """Nothing in DeepSpeed looks at it: the sections inside have switches of their own."""
     num_epochs: Annotated[int, Key(unit="epochs")] = 1000
     """The most epochs that the sampler makes."""
     num_workers: Annotated[int, Key(unit="processes")] = 0
@@ -161,17 +161,18 @@ class RandomLtd(Section):
 class DataRouting(Section):
     """Which tokens the layers see."""
 
-    enabled: Annotated[bool, Key()] = False
-    """Use DeepSpeed's token dropping."""
+    enabled: Annotated[bool, Key(status="inert")] = False
+    """Nothing in DeepSpeed looks at it: random_ltd has a switch of its own."""
     random_ltd: Annotated[RandomLtd, Key()] = Field(default=RandomLtd())
     """Random layerwise token dropping."""
 
 
 class DataEfficiency(Section):
-    """DeepSpeed's data efficiency library. Parts inside are read even where `enabled` is false around them."""
+    """DeepSpeed's data efficiency library."""
 
-    enabled: Annotated[bool, Key()] = False
-    """Switches the library on."""
+    enabled: Annotated[bool, Key(status="inert")] = False
+    """Nothing in DeepSpeed looks at it: curriculum_learning, dynamic_batching and random_ltd have switches of
+    their own."""
     seed: Annotated[int, Key()] = 1234
     """The seed of the sampler."""
     data_sampling: Annotated[DataSampling, Key()] = Field(default=DataSampling())

@@ -61,9 +61,10 @@ class ExpertParallel(Section):
     route_norm: Annotated[bool | None, Key()] = None
     """Make the scores of a token add up to 1; null does as the model."""
     route_scale: Annotated[float, Key()] = 1.0
-    """A factor on the scores."""
+    """A factor on the scores, for models that say nothing of one."""
     routed_scaling_factor: Annotated[float | Literal["auto"], Key()] = "auto"
-    """A factor on the output of the experts; "auto" takes the model's."""
+    """The factor on the scores where it is a number; "auto" takes the model's, and route_scale where the model
+    has none."""
     num_expert_groups: Annotated[int | None, Key(unit="groups")] = Field(None, ge=1)
     """Groups of experts among which a token chooses first."""
     num_limited_groups: Annotated[int | None, Key(unit="groups")] = Field(None, ge=1)

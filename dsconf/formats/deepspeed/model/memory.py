@@ -49,15 +49,14 @@ class Aio(Section):
 class WeightQuantization(PydanticSection):
     """Quantized weights for models that are only run: under zero.Init at stage 3, or after loading."""
 
-    enabled: Annotated[bool, Key()] = True
-    """Nothing in training reads it: what counts is what stands in quantized_initialization and
-    post_init_quant."""
-    num_bits: Annotated[int, Key(unit="bits")] = 8
-    """Bits per weight; of use to the inference engine only."""
-    q_type: Annotated[Literal["asymmetric", "symmetric"], Key()] = "symmetric"
-    """Whether the range of the numbers is centred on 0; of use to the inference engine only."""
-    q_groups: Annotated[int, Key(unit="groups")] = 1
-    """Parts of a weight that are scaled by themselves; of use to the inference engine only."""
+    enabled: Annotated[bool, Key(status="inert")] = True
+    """Nothing reads it: what counts stands in quantized_initialization and post_init_quant."""
+    num_bits: Annotated[int, Key(status="inert", unit="bits")] = 8
+    """Nothing reads it here: the number stands in quantized_initialization and post_init_quant."""
+    q_type: Annotated[Literal["asymmetric", "symmetric"], Key(status="inert")] = "symmetric"
+    """Nothing reads it."""
+    q_groups: Annotated[int, Key(status="inert", unit="groups")] = 1
+    """Nothing reads it."""
     quantized_initialization: Annotated[dict[str, Any], Key()] = Field(default={})
     """Quantize weights as zero.Init creates them: an object with num_bits (4 or 8), group_size, group_dim and
     symmetric (false)."""

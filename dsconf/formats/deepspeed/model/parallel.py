@@ -36,8 +36,8 @@ class PartitionConfig(Section):
     """The weights; the first entry that fits counts."""
     tp_size: Annotated[int, Key(unit="ranks")] = 1
     """Replaced by autotp_size."""
-    embedding_partition_dim: Annotated[int, Key()] = 1
-    """The dimension along which embeddings are split."""
+    embedding_partition_dim: Annotated[int, Key(status="inert")] = 1
+    """Accepted, but nothing reads it."""
     lm_head_patterns: Annotated[list[str], Key()] = Field(default=["lm_head", "embed_out"])
     """The names of output layers."""
     use_default_specs: Annotated[bool, Key()] = True

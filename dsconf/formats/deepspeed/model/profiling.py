@@ -31,10 +31,10 @@ class FlopsProfiler(Section):
 
 
 class CommsLogger(PydanticSection):
-    """Logging of the communication between ranks."""
+    """Logging of the communication between ranks. The section alone, even empty, switches it on."""
 
-    enabled: Annotated[bool, Key()] = False
-    """Record every communication call."""
+    enabled: Annotated[bool, Key(status="inert")] = False
+    """Accepted, but nothing reads it: false does not switch the logging off."""
     prof_all: Annotated[bool, Key()] = True
     """Record all kinds of calls; false records those of prof_ops only."""
     prof_ops: Annotated[list[Any], Key()] = Field(default=[])

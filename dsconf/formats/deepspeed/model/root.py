@@ -22,7 +22,8 @@ from dsconf.formats.deepspeed.model.scheduler import Scheduler
 from dsconf.formats.deepspeed.model.zero import Zero
 from dsconf.formats.key import Key
 
-CommDtype = Literal["fp16", "bf16", "fp32"]
+# The order of dsconf.plan, as `typing` takes two literals of the same values for one in a union.
+CommDtype = Literal["fp32", "bf16", "fp16"]
 
 
 class DeepSpeedConfig(Section):
@@ -161,7 +162,7 @@ class DeepSpeedConfig(Section):
     flops_profiler: Annotated[FlopsProfiler, Key()] = Field(default=FlopsProfiler())
     """Counting floating-point operations per module."""
     comms_logger: Annotated[CommsLogger, Key()] = Field(default=CommsLogger())
-    """Logging of the communication between ranks."""
+    """Logging of the communication between ranks; present, even empty, it is on."""
     timers: Annotated[Timers, Key()] = Field(default=Timers())
     """Settings of DeepSpeed's timers."""
     tensorboard: Annotated[TensorBoard, Key()] = Field(default=TensorBoard())

@@ -122,6 +122,7 @@ ATTRIBUTES = {
     "torch_autocast.dtype": "torch_autocast_dtype",
     "torch_autocast.enabled": "torch_autocast_enabled",
     "torch_autocast.lower_precision_safe_modules": "torch_autocast_lower_precision_safe_modules",
+    "use_data_before_expert_parallelism": "use_data_before_expert_parallel_",
     "wandb": "monitor_config.wandb",
     "weight_quantization": "weight_quantization_config",
     "zero_optimization": "zero_config",

@@ -103,6 +103,37 @@ def test_coerce_does_what_deepspeed_does(path: str) -> None:
     assert [text for value in values if (text := difference(path, value))] == []
 
 
+KEPT_NOWHERE = {
+    *(path for path in SHOWN_BY if SHOWN_BY[path]),
+    "allgather_size",
+    "data_parallel_size",
+    "datastates_ckpt",
+    "optimizer.type",
+    "sequence_parallel_size",
+    "tensor_parallel.dtype",
+    "vocabulary_size",
+}
+"""Keys of which DeepSpeedConfig has no value that could be compared."""
+
+
+def test_the_values_of_all_other_keys_are_compared() -> None:
+    def is_kept(path: str, value: object) -> bool:
+        result = read(with_value(base_of(path), path, value))
+        return not isinstance(result, Exception) and found(result, path)[0]
+
+    leaves = {
+        path
+        for path in READ_AT_ONCE
+        if "object" not in NODES[path][0]["type"] and NODES[path][0].get("status") != "removed"
+    }
+    values: tuple[Any, ...] = (0.5, 1, "a", True, None, [])
+    assert {
+        path
+        for path in leaves
+        if not any(is_kept(path, value) for value in (*NODES[path][0].get("values", ()), *values))
+    } == KEPT_NOWHERE
+
+
 @pytest.mark.parametrize("path", EXCEPTIONS)
 def test_every_exception_is_needed(path: str) -> None:
     assert all(difference(path, value) for value in EXCEPTIONS[path][0])

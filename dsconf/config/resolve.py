@@ -70,10 +70,8 @@ def _note(config: Config, spec: Spec, origin: Origin) -> str:
     """What a person has to know about an origin."""
     if origin == "filled":
         consumer = config.context.consumer
-        names = (
-            [CONSUMER_NAMES[consumer]] if consumer else [CONSUMER_NAMES[name] for name in spec["filled_by"]]
-        )
-        return f'"auto": {" or ".join(names)} fills it'
+        fills = {consumer: spec["filled_by"][consumer]} if consumer else spec["filled_by"]
+        return '"auto": ' + "; ".join(f"{CONSUMER_NAMES[name]} puts {words}" for name, words in fills.items())
     if origin == "dropped":
         return '"auto": DeepSpeed takes its default'
     if origin == "invalid":

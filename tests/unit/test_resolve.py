@@ -111,7 +111,10 @@ def test_the_table(path: str) -> None:
     result = CliRunner().invoke(main, ["resolve", path])
     assert result.exit_code == 0
     lines = {line.split()[0]: line for line in result.stdout.splitlines()}
-    assert '"auto": Trainer or Accelerate fills it' in lines["optimizer.params.lr"]
+    assert (
+        '"auto": Trainer puts learning_rate; Accelerate puts the lr of DummyOptim'
+        in lines["optimizer.params.lr"]
+    )
     assert "Accelerate" not in lines["optimizer.params.betas"]
     assert lines["zero_optimization.stage"].split()[1:] == ["3", "written", "line", "28"]
     assert "fp16.enabled" not in lines

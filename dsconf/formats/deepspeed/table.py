@@ -9,7 +9,8 @@ leaf    type: int, float, bool, str, list, object, any, null, or a list of these
         absent key has no value); values (all; of several types it restricts the strings); items and
         item_values, the type and the allowed values of the items of a list; each, the node of every item
         that is an object; min, max, exclusive_min, exclusive_max; nullable (false); status ("active");
-        replacement; filled_by; quoted_fails and wrong_fails (never: the value is kept); unit; not_empty,
+        replacement; filled_by (what each
+        library puts for "auto"); quoted_fails and wrong_fails (never: the value is kept); unit; not_empty,
         converts, ignore_case, int_only and python_number (false), see `Reads`
 alias   alias: the name, in the same section, of the key that it is another spelling of; whatever else
         stands here holds for this spelling. Nobody fills an "auto" in another spelling, or below it
@@ -106,7 +107,7 @@ def _node(field: FieldInfo) -> Node:
     for name, value in (
         ("status", key.status if key.status != "active" else None),
         ("replacement", key.replacement),
-        ("filled_by", list(key.auto_filled_by)),
+        ("filled_by", key.auto.by_filler() if key.auto else None),
         ("quoted_fails", key.quoted_fails),
         ("wrong_fails", reads.fails),
         ("not_empty", reads.not_empty),

@@ -64,7 +64,7 @@ class Section(BaseModel):
             properties[name] = _editor_schema(field, written, key_of(field))
             for alias in key_of(field).aliases:
                 # The fillers of "auto" do not look for other spellings.
-                other = _editor_schema(field, written, key_of(field)._replace(auto_filled_by=()))
+                other = _editor_schema(field, written, key_of(field)._replace(auto=None))
                 del other["description"]
                 other.pop("default", None)
                 properties[alias] = {"description": f"Other spelling of {name}.", **other, "x-alias-of": name}
@@ -124,11 +124,11 @@ def _editor_schema(field: FieldInfo, written: JsonSchemaValue, key: Key) -> Json
             "x-status": "removed",
             **({"x-replacement": key.replacement} if key.replacement else {}),
         }
-    if key.auto_filled_by:
+    if key.auto is not None:
         outer = {k: v for k, v in schema.items() if k in ("description", "default")}
         inner = {k: v for k, v in schema.items() if k not in outer}
         options = inner["anyOf"] if set(inner) == {"anyOf"} else [inner]
-        fillers = list(key.auto_filled_by)
+        fillers = key.auto.by_filler()
         schema = {**outer, "anyOf": [*options, {"const": "auto"}], "x-auto-filled-by": fillers}
     if key.status != "active":
         schema["x-status"] = key.status

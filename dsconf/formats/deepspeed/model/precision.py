@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dsconf.formats.deepspeed.model.base import PydanticSection, Reads, Section
-from dsconf.formats.key import Key
+from dsconf.formats.key import Fill, Key
 
 # Every spelling of DeepSpeed's own dtype list, in lower case only.
 Dtype = Literal[
@@ -21,7 +21,7 @@ Dtype = Literal[
 class Fp16(PydanticSection):
     """Mixed precision in float16 with loss scaling."""
 
-    enabled: Annotated[bool, Key(auto_filled_by=("trainer", "accelerate"))] = False
+    enabled: Annotated[bool, Key(auto=Fill("fp16 or fp16_full_eval", "mixed_precision is fp16"))] = False
     """Keep the model in float16 and train it with a scaled loss. Cannot be combined with bf16."""
     auto_cast: Annotated[bool, Key()] = False
     """Cast floating-point inputs of the model to float16 before the forward pass."""
@@ -48,7 +48,7 @@ class Fp16(PydanticSection):
 class Bf16(PydanticSection):
     """Mixed precision in bfloat16; it needs no loss scaling."""
 
-    enabled: Annotated[bool, Key(auto_filled_by=("trainer", "accelerate"))] = False
+    enabled: Annotated[bool, Key(auto=Fill("bf16 or bf16_full_eval", "mixed_precision is bf16"))] = False
     """Keep the model in bfloat16. Cannot be combined with fp16."""
     immediate_grad_update: Annotated[bool, Key()] = False
     """Add each gradient to its float32 copy as soon as it is ready instead of after the backward pass; only

@@ -20,7 +20,7 @@ from dsconf.formats.deepspeed.model.precision import Bf16, DataTypes, Fp16, Torc
 from dsconf.formats.deepspeed.model.profiling import CommsLogger, FlopsProfiler, Timers
 from dsconf.formats.deepspeed.model.scheduler import Scheduler
 from dsconf.formats.deepspeed.model.zero import Zero
-from dsconf.formats.key import Key
+from dsconf.formats.key import Fill, Key
 
 # The order of dsconf.plan, as `typing` takes two literals of the same values for one in a union.
 CommDtype = Literal["fp32", "bf16", "fp16"]
@@ -31,25 +31,41 @@ class DeepSpeedConfig(Section):
 
     # Batch sizes.
     train_batch_size: Annotated[
-        int | None, Key(unit="samples", auto_filled_by=("trainer", "accelerate"), quoted_fails="parse")
+        int | None,
+        Key(
+            unit="samples",
+            auto=Fill(
+                "world size x per_device_train_batch_size x gradient_accumulation_steps",
+                "micro batch x accumulation x processes",
+            ),
+            quoted_fails="parse",
+        ),
     ] = Field(None, gt=0)
     """Samples per optimizer step over all GPUs: the product of the two keys below and the number of ranks
     that get different data. What is left out is computed from the others."""
     train_micro_batch_size_per_gpu: Annotated[
-        int | None, Key(unit="samples", auto_filled_by=("trainer", "accelerate"), quoted_fails="parse")
+        int | None,
+        Key(
+            unit="samples",
+            auto=Fill("per_device_train_batch_size", "the smallest batch_size of the DataLoaders"),
+            quoted_fails="parse",
+        ),
     ] = Field(None, gt=0)
     """Samples per forward pass on one GPU. This key or train_batch_size is needed."""
     gradient_accumulation_steps: Annotated[
-        int | None, Key(unit="passes", auto_filled_by=("trainer", "accelerate"), quoted_fails="parse")
+        int | None,
+        Key(
+            unit="passes",
+            auto=Fill("gradient_accumulation_steps", "the gradient_accumulation_steps of the Accelerator"),
+            quoted_fails="parse",
+        ),
     ] = Field(None, gt=0)
     """Backward passes per optimizer step; 1 when it is left out and nothing else settles it."""
     managed_gradient_accumulation: Annotated[bool, Key()] = True
     """false lets the script decide: each call of step() then updates the weights."""
 
     # Gradients.
-    gradient_clipping: Annotated[
-        float, Key(auto_filled_by=("trainer", "accelerate"), quoted_fails="step")
-    ] = 1.0
+    gradient_clipping: Annotated[float, Key(auto=Fill("max_grad_norm", "1.0"), quoted_fails="step")] = 1.0
     """The largest norm of all gradients together; larger ones are scaled down to it. 0 turns clipping off,
     leaving the key out does not."""
     prescale_gradients: Annotated[bool, Key()] = False
@@ -140,7 +156,7 @@ class DeepSpeedConfig(Section):
 
     # Logs and measurements.
     steps_per_print: Annotated[
-        float | None, Key(unit="steps", auto_filled_by=("trainer", "accelerate"), quoted_fails="step")
+        float | None, Key(unit="steps", auto=Fill("infinity", "infinity"), quoted_fails="step")
     ] = None
     """Steps between two progress lines; null prints none, 0 fails in the first step."""
     wall_clock_breakdown: Annotated[bool, Key(), Reads(fails="parse")] = False

@@ -15,13 +15,15 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from oracle.grid import COMPUTED, NODES, PLACES, SHOWN_BY, VALUES, Observed, difference, values_of
+from oracle.grid import COMPUTED, NODES, SHOWN_BY, VALUES, Observed, difference, values_of
 from oracle.versions import look
 
 from dsconf.config.coerce import Invalid, coerce
@@ -69,7 +71,9 @@ def main() -> int:
     folder: Path = parser.parse_args().folder
     names = [path.name for path in folder.iterdir() if (path / "deepspeed").is_dir()]
     versions = sorted(names, key=lambda name: [int(part) for part in name.split(".")])
-    write_text(HISTORY_FILE, text_of(history({version: look(folder / version) for version in versions})))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        seen = pool.map(look, [folder / version for version in versions])
+        write_text(HISTORY_FILE, text_of(history(dict(zip(versions, seen, strict=True)))))
     return 0
 
 
@@ -77,17 +81,19 @@ def history(seen: dict[str, Seen]) -> dict[str, Any]:
     """The history of all versions, which are given from the oldest to the newest."""
     gone = {path for said in seen.values() for path in said["values"]} - set(NODES)
     keys: dict[str, Any] = {}
-    for path in [*NODES, *sorted(gone)]:
+    first: dict[str, str | None] = {}
+    # What stands below a free name, or in an item of a list, is the same for all versions.
+    for path in [path for path in [*NODES, *sorted(gone)] if "0" not in path.split(".")]:
         changes = changes_of(path, seen)
-        above = keys.get(path.rpartition(".")[0], {})
-        if "since" in above and above["since"] == changes.get("since"):
+        first[path] = changes.get("since")
+        if changes.get("since") and first.get(path.rpartition(".")[0]) == changes["since"]:
             del changes["since"]  # it came with its section
         if changes:
             keys[path] = changes
-    first = [version for version, said in seen.items() if said["pydantic_version"] == 1]
+    pydantic_1 = [version for version, said in seen.items() if said["pydantic_version"] == 1]
     return {
         "versions": list(seen),
-        "pydantic_1": first[-1] if first else None,
+        "pydantic_1": pydantic_1[-1] if pydantic_1 else None,
         "optimizers": optimizers(seen),
         "keys": keys,
     }
@@ -141,25 +147,26 @@ def knows(path: str, said: Seen, newest: Seen) -> bool:
     """Whether a version has the key.
 
     Pydantic names its fields. Of the others those count that it looks up while it reads a config; where even the
-    newest version, which has the key, looks later or not at all, its name has to stand in the source.
+    newest version, which has the key, looks later or not at all, its name has to stand in the source. A key of the top
+    level counts too where deepspeed.initialize names it: it looks itself.
     """
     section, _, name = path.rpartition(".")
     if name and ".params" in path:
         return True
     if section in said["pydantic"]:
         return name in said["pydantic"][section]
-    if section.startswith("zero_optimization"):
+    if section and not knows(section, said, newest):
         return False
     removed = path in NODES and NODES[path][0].get("status") == "removed"
     if path in said["plain"] or path in said["pydantic"]:
         return True
     looked_up = path in newest["plain"] and not removed
-    return not looked_up and name in said["literals"]
+    return name in said["literals"] if not looked_up else not section and name in said["initialize"]
 
 
 def without_keys(node: Node) -> Node:
     """A node without those below it."""
-    return {field: value for field, value in node.items() if field != "keys"}
+    return {field: value for field, value in node.items() if field not in ("keys", "each")}
 
 
 def node_then(path: str, now: Node, said: Seen) -> Node:
@@ -174,7 +181,7 @@ def node_then(path: str, now: Node, said: Seen) -> Node:
     accepted = any(Observed(*each).refused is None for each in said["values"][path])
     gone = not now or (now.get("status") == "removed" and accepted)
     seeds = [*PLAIN, *siblings(path)] if gone else [now]
-    if path in said["defaults"] and path not in (*COMPUTED, *SHOWN_BY):
+    if path in said["defaults"] and (gone or "default" in now) and path not in (*COMPUTED, *SHOWN_BY):
         default = said["defaults"][path]
         if not isinstance(default, dict):
             seeds = [{**seed, "default": default} for seed in seeds]
@@ -188,7 +195,7 @@ def node_then(path: str, now: Node, said: Seen) -> Node:
         return [text for value, each in cases if (text := difference(path, node, reader, value, each))]
 
     node = smallest(path, seeds, wrong)
-    if path in said["raises"] and "keys" in NODES[path][0] and path.partition(".")[0] in PLACES:
+    if path in said["raises"] and "keys" in NODES[path][0] and ".params" not in path:
         node = merged(
             node,
             {

@@ -8,6 +8,19 @@ Moment = Literal["parse", "init", "step"]
 Filler = Literal["trainer", "accelerate"]
 
 
+class Fill(NamedTuple):
+    """What a library writes where a key is "auto": an argument of its own by name, or a formula in words."""
+
+    trainer: str
+    accelerate: str | None = None
+    """None: Accelerate stops at such an "auto"."""
+
+    def by_filler(self) -> dict[Filler, str]:
+        """The formula of each library that fills the key."""
+        fills: dict[Filler, str] = {"trainer": self.trainer}
+        return fills | ({"accelerate": self.accelerate} if self.accelerate is not None else {})
+
+
 class Key(NamedTuple):
     """Facts about one key, attached to a model field by `Annotated[T, Key(...)]`.
 
@@ -21,8 +34,8 @@ class Key(NamedTuple):
     """`removed`: its presence alone is refused; `inert`: accepted and read by nobody."""
     replacement: str | None = None
     """The path to write instead of a deprecated key."""
-    auto_filled_by: tuple[Filler, ...] = ()
-    """Who replaces the value "auto" in this key before the framework sees it."""
+    auto: Fill | None = None
+    """What replaces the value "auto" in this key before the framework sees it."""
     quoted_fails: Moment | None = None
     """When a number written as a string fails in a key that the framework reads without coercion."""
     unit: str | None = None

@@ -71,16 +71,10 @@ def _unknown(config: Config, item: Written) -> Event:
 
 
 def _ignored_name(config: Config, item: Written) -> bool:
-    """Whether even a strict section lets the key pass.
-
-    Pydantic sections take a key `strict` themselves, and drop what is "auto" unless that is true.
-    """
+    """Whether even a section that refuses unknown keys lets the key pass."""
     if item.section.get("reader") != "pydantic":
         return False
-    section = item.path.rpartition(".")[0]
-    return item.entry.key == "strict" or (
-        item.entry.node.scalar == "auto" and not config.raw(f"{section}.strict")
-    )
+    return item.entry.key == "strict" or (item.entry.node.scalar == "auto" and not config.strict(item.path))
 
 
 def _wrong_type(item: Written) -> Iterator[Event]:

@@ -22,7 +22,7 @@ VALUES: list[Any] = [
     "1.0_0", "1_0", "0_.5", "1__0", "_1", "1_",
 ]  # fmt: skip
 
-# Keys that need others beside them before all their values can be read.
+# Keys, or sections, that need others beside them before all their values can be read.
 BASES: dict[str, Config] = {
     "train_batch_size": {},
     "train_micro_batch_size_per_gpu": {},
@@ -35,12 +35,34 @@ BASES: dict[str, Config] = {
         "zero_optimization": {"stage": 1},
         "bf16": {"bf16_master_weights_and_grads": True},
     },
+    "data_efficiency.data_sampling.curriculum_learning": {
+        "train_batch_size": 1,
+        "data_efficiency": {
+            "data_sampling": {"curriculum_learning": {"enabled": True, "curriculum_metrics": {}}}
+        },
+    },
+    "data_efficiency.data_sampling.dynamic_batching.enabled": {
+        "train_batch_size": 1,
+        "data_efficiency": {"data_sampling": {"dynamic_batching": {"max_tokens": 8}}},
+    },
+    "data_efficiency.data_routing.random_ltd": {
+        "train_batch_size": 1,
+        "data_efficiency": {"data_routing": {"random_ltd": {"enabled": True}}},
+    },
     "zero_optimization.compute_grad_norm": {"train_batch_size": 1, "zero_optimization": {"stage": 1}},
     "zero_optimization.offload_optimizer.ratio": {"train_batch_size": 1, "zero_optimization": {"stage": 3}},
 }
 
 # What one key alone can't reproduce: the values, and why they differ.
+_FALSE: list[Any] = [0, None, [], {}, ""]
 EXCEPTIONS: dict[str, tuple[list[Any], str]] = {
+    "aio.use_gds": ([v for v in VALUES if v], "on a CPU it may not be switched on"),
+    "data_efficiency.data_routing.random_ltd.enabled": (_FALSE, "anything false becomes false"),
+    "tensor_parallel.dtype": (["auto"], "its default, torch.float16, can't be written in JSON"),
+    "torch_autocast.lower_precision_safe_modules": (
+        [v for v in VALUES if isinstance(v, str | dict)],
+        "a string or an object is taken for the list of its letters or keys, until initialization",
+    ),
     "train_batch_size": ([1.5, 0.5, float("inf"), None], "the other batch sizes have to be found from it"),
     "train_micro_batch_size_per_gpu": ([None], "it or train_batch_size is needed"),
     "sequence_parallel_size": ([float("inf")], "it divides the world size, which rounds to 0"),
@@ -71,12 +93,15 @@ SHOWN_BY = {
 
 
 def nodes(node: Config, path: str = "") -> Iterator[tuple[str, Config, Config]]:
-    """Every declared key: its path, its node, the node of its section."""
-    for name, below in node["keys"].items():
+    """Every declared key: its path, its node, the node of its section.
+
+    Of free names and of the items of a list one stands for all: "0".
+    """
+    for name, below in node.get("keys", {"0": node.get("each")}).items():
         here = f"{path}.{name}" if path else name
         if "alias" not in below:
             yield here, below, node
-            if "keys" in below:
+            if "keys" in below or "each" in below:
                 yield from nodes(below, here)
 
 
@@ -86,25 +111,41 @@ SECTIONS = ["", *(path for path, (node, _) in NODES.items() if "keys" in node)]
 READ_AT_ONCE = [path for path in NODES if ".params." not in path]
 
 
+def key_node(path: str) -> Config:
+    """The node of a section, the top level under the path ""."""
+    return NODES[path][0] if path else load_keys()
+
+
+def base_of(path: str) -> Config:
+    """A config in which a key can be written."""
+    keys = path.split(".")
+    places = [".".join(keys[:depth]) for depth in range(len(keys), 0, -1)]
+    return next((BASES[place] for place in places if place in BASES), {"train_batch_size": 1})
+
+
 def with_value(base: Config, path: str, value: object) -> Config:
     config = copy.deepcopy(base)
     *sections, name = path.split(".")
-    place = config
-    for section in sections:
-        place = place.setdefault(section, {})
+    place: Any = config
+    for depth, section in enumerate(sections):
+        if isinstance(place, list):
+            place.append({})
+            place = place[0]
+        else:
+            here = NODES.get(".".join(sections[: depth + 1]))
+            place = place.setdefault(section, [] if here and here[0]["type"] == "list" else {})
         if section in ("optimizer", "scheduler"):
             place.setdefault("type", "AdamW" if section == "optimizer" else "WarmupLR")
-    place[name] = value
+    if isinstance(place, list):
+        place.append(value)
+    else:
+        place[name] = value
     return config
 
 
 def same(left: object, right: object) -> bool:
     """Whether two values are one, nan included."""
     return type(left) is type(right) and (left == right or (left != left and right != right))
-
-
-# Where DeepSpeedConfig keeps what a section says that it reads with pydantic.
-PLACES = {"zero_optimization": "zero_config", "fp16": "float16_config", "bf16": "bfloat16_config"}
 
 
 class Observed(NamedTuple):
@@ -135,10 +176,9 @@ def difference(path: str, node: Mapping[str, Any], reader: str, value: object, s
 
 def values_of(path: str, node: Mapping[str, Any]) -> list[Any]:
     """The values of the grid by which a key can be judged alone."""
-    excepted = EXCEPTIONS.get(path, ([], ""))[0]
-    values = [value for value in VALUES if not any(same(value, other) for other in excepted)]
+    excepted = list(EXCEPTIONS.get(path, ([], ""))[0])
     if "object" in node["type"]:
-        values.remove({"a": 1})  # its keys are judged one by one
+        excepted.append({"a": 1})  # its keys are judged one by one
     if not (path in NODES and NODES[path][0].get("status") == "removed"):
-        values.remove({"enabled": False})  # the least with which a section that is gone was accepted
-    return values
+        excepted.append({"enabled": False})  # the least with which a section that is gone was accepted
+    return [value for value in VALUES if not any(same(value, other) for other in excepted)]

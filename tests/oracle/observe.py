@@ -17,23 +17,51 @@ from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path, PurePath
 from typing import Any
+from unittest import mock
 
-from .grid import BASES, PLACES, SHOWN_BY, VALUES, Config, Observed, with_value
-from .judge import deepspeed, ds_config, read, torch
+from .grid import SECTIONS, SHOWN_BY, VALUES, Config, Observed, base_of, with_value
+from .judge import World, canonical, deepspeed, ds_config, read, torch
+from .recorder import Recorder
 
-FULL: Config = {
-    "train_batch_size": 1,
-    "fp16": {},
-    "bf16": {},
-    "data_types": {},
-    "optimizer": {"type": "AdamW", "params": {}},
-    "scheduler": {"type": "WarmupLR", "params": {}},
-    "zero_optimization": {"offload_param": {}, "offload_optimizer": {}, "zenflow": {}, "leaf_module": {}},
-}
-"""Every declared section, with nothing in it."""
 WARMUPS: tuple[Any, ...] = (0, -1, 2.0, "2", True)
 _NAME = re.compile(r"""["']([a-z][a-z0-9_]+)["']""")
 
+
+ATTRIBUTES = {
+    "activation_checkpointing": "activation_checkpointing_config",
+    "aio": "aio_config",
+    "autotuning": "autotuning_config",
+    "bf16": "bfloat16_config",
+    "checkpoint": "checkpoint_config",
+    "checkpoint.load_universal": "load_universal_checkpoint",
+    "checkpoint.parallel_write.pipeline_stage": "checkpoint_parallel_write_pipeline",
+    "checkpoint.use_node_local_storage": "use_node_local_storage",
+    "comet": "monitor_config.comet",
+    "comms_logger": "comms_config.comms_logger",
+    "compile": "compile_config",
+    "csv_monitor": "monitor_config.csv_monitor",
+    "data_efficiency": "data_efficiency_config",
+    "data_types": "",
+    "expert_parallel": "expert_parallel_config",
+    "flops_profiler": "flops_profiler_config",
+    "fp16": "float16_config",
+    "optimizer.legacy_fusion": "optimizer_legacy_fusion",
+    "scheduler.type": "scheduler_name",
+    "tensor_parallel": "tensor_parallel_config",
+    "tensor_parallel.kernel_inject": "tensor_parallel_config.replace_with_kernel_inject",
+    "tensor_parallel.tp": "tensor_parallel_config.tensor_parallel",
+    "tensorboard": "monitor_config.tensorboard",
+    "timers.throughput": "timers_config",
+    "torch_autocast.dtype": "torch_autocast_dtype",
+    "torch_autocast.enabled": "torch_autocast_enabled",
+    "torch_autocast.lower_precision_safe_modules": "torch_autocast_lower_precision_safe_modules",
+    "use_data_before_expert_parallelism": "use_data_before_expert_parallel_",
+    "wandb": "monitor_config.wandb",
+    "weight_quantization": "weight_quantization_config",
+    "zero_optimization": "zero_config",
+}
+"""Where DeepSpeedConfig keeps a key or a section, where that is not its own name."""
+DTYPES = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.int8: "int8"}
 
 # Before 0.17 the precision sections were not kept; of their keys these are, whatever else is written.
 KEPT_ALONE = {
@@ -51,29 +79,34 @@ def fields_of(model: Any) -> dict[str, Any]:
 
 def found(result: Any, path: str) -> tuple[bool, object]:
     """Whether DeepSpeed keeps the value of a key, and that value."""
-    *sections, name = path.split(".")
-    if not sections or (path in KEPT_ALONE and not hasattr(result, PLACES[sections[0]])):
-        attribute = result.__dict__.get(KEPT_ALONE.get(path, name), result)
-        dtypes = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}
-        if isinstance(attribute, torch.dtype):
-            attribute = dtypes[attribute]
-        return attribute is not result, attribute
-    place = getattr(result, PLACES.get(sections[0], "absent"), None)
-    for section in sections[1:]:
-        place = getattr(place, section, None)
-    names = fields_of(type(place))
-    name = name if name in names else name.removeprefix("stage3_")
-    if not hasattr(place, name):
-        return False, None
-    value = getattr(place, name)
-    if isinstance(value, Enum):
-        value = value.value
-    return True, str(value) if isinstance(value, PurePath) else value
+    keys = path.split(".")
+    if path in KEPT_ALONE and not hasattr(result, ATTRIBUTES[keys[0]]):
+        place = getattr(result, KEPT_ALONE[path], result)
+        return place is not result, place
+    depth = next((depth for depth in range(len(keys), 0, -1) if ".".join(keys[:depth]) in ATTRIBUTES), 0)
+    attribute = ATTRIBUTES.get(".".join(keys[:depth]), "")
+    place = result
+    for name in [*filter(None, attribute.split(".")), *keys[depth:]]:
+        if isinstance(place, list):
+            place = place[int(name)]
+        elif isinstance(place, dict):
+            place = place.get(name, result)
+        else:
+            place = getattr(place, name, getattr(place, name.removeprefix("stage3_"), result))
+        if place is result:
+            return False, None
+    if isinstance(place, torch.dtype):
+        place = DTYPES[place]
+    if isinstance(place, Enum):
+        place = place.value
+    return True, str(place) if isinstance(place, PurePath) else list(place) if isinstance(
+        place, tuple
+    ) else place
 
 
 def observe(path: str, value: object) -> Observed:
     """What the installed DeepSpeed makes of a value in a key."""
-    result = read(with_value(BASES.get(path, {"train_batch_size": 1}), path, value))
+    result = read(with_value(base_of(path), path, value))
     if isinstance(result, Exception):
         return Observed(repr(result))
     if path in SHOWN_BY:
@@ -82,71 +115,56 @@ def observe(path: str, value: object) -> Observed:
     return Observed(None, *found(result, path))
 
 
-class _Recorder(dict[str, Any]):
-    """A config that remembers which keys were looked up, by dotted path."""
-
-    def __init__(self, config: Config, path: str, asked: set[str]) -> None:
-        inner = {
-            k: _Recorder(v, f"{path}{k}.", asked) if isinstance(v, dict) else v for k, v in config.items()
-        }
-        super().__init__(inner)
-        self.path, self.asked = path, asked
-
-    def __contains__(self, key: object) -> bool:
-        self.asked.add(f"{self.path}{key}")
-        return super().__contains__(key)
-
-    def __getitem__(self, key: str) -> Any:
-        self.asked.add(f"{self.path}{key}")
-        return super().__getitem__(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self.asked.add(f"{self.path}{key}")
-        return super().get(key, default)
-
-    def keys(self) -> Any:
-        return self
-
-    def __copy__(self) -> _Recorder:
-        return self
-
-    def __deepcopy__(self, memo: object) -> _Recorder:
-        return self
+ENABLED: Config = {
+    "data_efficiency.data_sampling.curriculum_learning": {"enabled": True, "curriculum_metrics": {}},
+    "data_efficiency.data_sampling.dynamic_batching": {"enabled": True, "max_tokens": 8},
+    "data_efficiency.data_routing.random_ltd.enabled": True,
+    "torch_autocast.lower_precision_safe_modules": [],
+    "expert_parallel.enabled": False,
+}
+"""What has to be there before DeepSpeed reads the rest of a section."""
 
 
-def asked() -> set[str]:
-    """The keys that DeepSpeedConfig looks up in sections that it reads without pydantic."""
+def full() -> Config:
+    """Every declared section that this DeepSpeed takes, and all that has to be on before it reads the rest."""
+    sections: Config = {path: {} for path in SECTIONS if path and not path.endswith(".0")}
+    config: Config = {"train_batch_size": 1}
+    for path, value in [*sections.items(), *ENABLED.items()]:
+        longer = with_value(config, path, value)
+        config = longer if refusal(longer) is None else config
+    return config
+
+
+def asked(config: Config) -> set[str]:
+    """The keys that DeepSpeedConfig looks up in a config, but not those that pydantic takes by itself."""
     names: set[str] = set()
-    for extra in ({}, {"fp16": {"enabled": True}}, {"bf16": {"enabled": True}}):
-        config = {key: value for key, value in {**FULL, **extra}.items() if key != "zero_optimization"}
-        outcome = ds_config.DeepSpeedConfig(_Recorder(config, "", names))
-        names |= {"zero_optimization"} if hasattr(outcome, "zero_config") else set()
+    with mock.patch.object(ds_config, "dist", World(1)):
+        ds_config.DeepSpeedConfig(Recorder(config, "", names))
     return names
+
+
+def plain_names() -> set[str]:
+    """The keys that DeepSpeedConfig looks up, with one precision on or none, whatever reads their sections."""
+    rest = {key: value for key, value in full().items() if key != "zero_optimization"}
+    return set().union(
+        *(
+            asked({**rest, **extra})
+            for extra in ({}, {"fp16": {"enabled": True}}, {"bf16": {"enabled": True}})
+        )
+    )
 
 
 def models() -> dict[str, Any]:
     """The pydantic model of each section that is read with one."""
-    found_models: dict[str, Any] = {}
-    zero = FULL["zero_optimization"]
-    known: Config = {key: {} for key in zero if "extra" not in _refusal({"zero_optimization": {key: {}}})}
-    result = ds_config.DeepSpeedConfig({**FULL, "zero_optimization": known})
-    for section, attribute in PLACES.items():
-        place = getattr(result, attribute, None)
-        if place is not None:
-            found_models[section] = type(place)
-    for section in known:
-        found_models[f"zero_optimization.{section}"] = type(getattr(result.zero_config, section))
-    return found_models
+    result = read(full())
+    kept = {path: found(result, path)[1] for path in SECTIONS if path}
+    return {path: type(place) for path, place in kept.items() if fields_of(type(place))}
 
 
 def refusal(config: Config, world_size: int = 1) -> str | None:
     """The exception with which a config is refused."""
     result = read(config, world_size)
     return repr(result) if isinstance(result, Exception) else None
-
-
-def _refusal(config: Config) -> str:
-    return (refusal({"train_batch_size": 1, **config}) or "").lower()
 
 
 def names_of(model: Any) -> dict[str, str]:
@@ -185,7 +203,7 @@ def defaults(paths: Iterable[str]) -> dict[str, Any]:
     sections: Config = {
         name.partition(".")[2]: {} for name in models() if name.startswith("zero_optimization.")
     }
-    result = ds_config.DeepSpeedConfig({"train_batch_size": 1, "zero_optimization": sections})
+    result = read({"train_batch_size": 1, "zero_optimization": sections})
     seen = {path: found(result, path) for path in paths}
     return {path: value for path, (kept, value) in seen.items() if kept}
 
@@ -196,7 +214,11 @@ def everything(paths: list[str], configs: list[tuple[Config, int]]) -> dict[str,
     Of each of the `configs` the exception with which it is refused, None where it is accepted.
     """
     pydantic = {section: names_of(model) for section, model in models().items()}
-    plain = {path for path in asked() if path.partition(".")[0] not in pydantic and ".params." not in path}
+    plain = {
+        path
+        for path in map(canonical, (tuple(name.split(".")) for name in plain_names()))
+        if not any(path.startswith(f"{section}.") for section in pydantic) and ".params." not in path
+    }
     known = {f"{section}.{name}" for section, names in pydantic.items() for name in names.values()} | plain
     paths = sorted({*paths, *known})
     return {
@@ -207,8 +229,12 @@ def everything(paths: list[str], configs: list[tuple[Config, int]]) -> dict[str,
         else 1,
         "plain": sorted(plain),
         "literals": sorted(literals()),
+        "initialize": sorted(names_in(Path(deepspeed.__file__))),
         "raises": {
-            section: bool(_refusal(_nested(section, {"unheard_of": 1}))) for section in _sections_of(FULL)
+            section: refusal(with_value(base_of(f"{section}.unheard_of"), f"{section}.unheard_of", 1))
+            is not None
+            for section in SECTIONS
+            if section
         },
         "optimizers": sorted(ds_config.DEEPSPEED_OPTIMIZERS),
         "schedules": schedules(),
@@ -220,24 +246,17 @@ def everything(paths: list[str], configs: list[tuple[Config, int]]) -> dict[str,
 
 
 def literals() -> set[str]:
-    """The texts in DeepSpeed's source that look like the name of a key."""
+    """The texts in the source of what reads a config that look like the name of a key."""
     folder = Path(deepspeed.__file__).parent
-    sources = [folder / "__init__.py", *folder.glob("runtime/**/*.py"), *folder.glob("compile/**/*.py")]
-    return {name for source in sources for name in _NAME.findall(source.read_text(encoding="utf-8"))}
+    parts = [
+        path for part in ("runtime", "compile", "module_inject") for path in folder.glob(f"{part}/**/*.py")
+    ]
+    return set().union(*map(names_in, [folder / "__init__.py", *parts]))
 
 
-def _sections_of(config: Config, above: str = "") -> list[str]:
-    found_sections = []
-    for key, value in config.items():
-        if isinstance(value, dict):
-            found_sections += [above + key, *_sections_of(value, f"{above}{key}.")]
-    return found_sections
-
-
-def _nested(path: str, inner: Config) -> Config:
-    for key in reversed(path.split(".")):
-        inner = {key: inner}
-    return inner
+def names_in(source: Path) -> set[str]:
+    """The texts in a source that look like the name of a key."""
+    return set(_NAME.findall(source.read_text(encoding="utf-8")))
 
 
 def plain_value(value: object) -> object:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
+import importlib
 from typing import Any
 
 import pytest
 
 from dsconf.config.coerce import Invalid, coerce
-from dsconf.formats.deepspeed.keys import load_keys
 
 from .grid import (
     COMPUTED,
@@ -18,7 +18,9 @@ from .grid import (
     SECTIONS,
     SHOWN_BY,
     Config,
+    base_of,
     difference,
+    key_node,
     values_of,
     with_value,
 )
@@ -26,6 +28,9 @@ from .judge import deepspeed, read, torch
 from .observe import found, observe
 
 pytestmark = pytest.mark.oracle
+
+
+STRICT = [path for path in READ_AT_ONCE if NODES[path][1].get("reader") == "pydantic"]
 
 
 def differences(path: str, values: list[Any]) -> list[str]:
@@ -39,6 +44,37 @@ def test_coerce_does_what_deepspeed_does(path: str) -> None:
     assert differences(path, values_of(path, NODES[path][0])) == []
 
 
+KEPT_NOWHERE = {
+    *(path for path in SHOWN_BY if SHOWN_BY[path]),
+    "allgather_size",
+    "data_parallel_size",
+    "datastates_ckpt",
+    "optimizer.type",
+    "sequence_parallel_size",
+    "tensor_parallel.dtype",
+    "vocabulary_size",
+}
+"""Keys of which DeepSpeedConfig has no value that could be compared."""
+
+
+def test_the_values_of_all_other_keys_are_compared() -> None:
+    def is_kept(path: str, value: object) -> bool:
+        result = read(with_value(base_of(path), path, value))
+        return not isinstance(result, Exception) and found(result, path)[0]
+
+    leaves = {
+        path
+        for path in READ_AT_ONCE
+        if "object" not in NODES[path][0]["type"] and NODES[path][0].get("status") != "removed"
+    }
+    values: tuple[Any, ...] = (0.5, 1, "a", True, None, [])
+    assert {
+        path
+        for path in leaves
+        if not any(is_kept(path, value) for value in (*NODES[path][0].get("values", ()), *values))
+    } == KEPT_NOWHERE
+
+
 @pytest.mark.parametrize("path", EXCEPTIONS)
 def test_every_exception_is_needed(path: str) -> None:
     values = EXCEPTIONS[path][0]
@@ -47,8 +83,8 @@ def test_every_exception_is_needed(path: str) -> None:
 
 @pytest.mark.parametrize("path", SECTIONS)
 def test_unknown_keys(path: str) -> None:
-    node = NODES[path][0] if path else load_keys()
-    base = {"train_batch_size": 1}
+    node = key_node(path)
+    base = base_of(f"{path}.unheard_of")
 
     def raises(name: str, value: object) -> bool:
         return isinstance(read(with_value(base, f"{path}.{name}" if path else name, value)), Exception)
@@ -58,15 +94,53 @@ def test_unknown_keys(path: str) -> None:
     assert not raises("strict", False)
 
 
-ZERO_KEYS = load_keys()["keys"]["zero_optimization"]["keys"]
+@pytest.mark.parametrize("path", STRICT)
+def test_a_strict_section_does_not_drop_auto(path: str) -> None:
+    section = path.rpartition(".")[0]
+    for truth in (True, "auto", 1, None, False, ""):
+        written = with_value(base_of(path), f"{section}.strict", truth)
+        refused = isinstance(read(with_value(written, path, "auto")), Exception)
+        ours = coerce(NODES[path][0], "pydantic", "auto", strict=bool(truth))
+        assert isinstance(ours, Invalid) == refused, truth
 
 
-@pytest.mark.parametrize("name", [name for name, node in ZERO_KEYS.items() if "alias" in node])
-def test_other_spellings(name: str) -> None:
-    canonical = ZERO_KEYS[name]["alias"]
-    written = read({"train_batch_size": 1, "zero_optimization": {name: "1"}})
-    assert found(written, f"zero_optimization.{canonical}")[1] == 1
-    assert isinstance(read({"train_batch_size": 1, "zero_optimization": {name: 1, canonical: 1}}), ValueError)
+@pytest.mark.parametrize(
+    "path", [path for path in SECTIONS if path and NODES[path][0].get("unknown") == "raises"]
+)
+def test_a_strict_section_refuses_an_unknown_key_with_auto(path: str) -> None:
+    assert isinstance(
+        read(with_value({"train_batch_size": 1}, path, {"strict": True, "new": "auto"})), Exception
+    )
+
+
+SPELLINGS = [
+    (path, name) for path in SECTIONS for name, node in key_node(path)["keys"].items() if "alias" in node
+]
+
+
+@pytest.mark.parametrize(("section", "name"), SPELLINGS)
+def test_other_spellings(section: str, name: str) -> None:
+    node = key_node(section)["keys"][name]
+    path = f"{section}.{node['alias']}" if section else node["alias"]
+    written = f"{section}.{name}" if section else name
+    base = {"train_batch_size": 1}
+    if "object" not in NODES[path][0]["type"]:
+        assert found(read(with_value(base, written, "1")), path)[1] == 1
+    else:
+        below = next(iter(NODES[path][0]["keys"]))
+        assert found(read(with_value(base, written, {below: "1"})), f"{path}.{below}")[1] == 1
+    ours = coerce({**NODES[path][0], **node}, NODES[path][1].get("reader", "raw"), None)
+    assert isinstance(read(with_value(base, written, None)), Exception) == isinstance(ours, Invalid)
+    both = read(with_value(with_value(base, written, {}), path, {}))
+    assert isinstance(both, Exception) == (NODES[path][1].get("unknown") == "raises")
+
+
+def test_the_comms_logger_is_on_whatever_its_switch_says() -> None:
+    assert NODES["comms_logger.enabled"][0]["status"] == "inert"
+    logger = importlib.import_module("deepspeed.utils.comms_logging").CommsLogger()
+    for section, on in ({"comms_logger": {"enabled": False}}, True), ({}, False):
+        logger.configure(read({"train_batch_size": 1, **section}).comms_config)
+        assert logger.enabled == on
 
 
 def test_the_defaults() -> None:

@@ -12,7 +12,8 @@ from configs import config_of
 from corpus import corpus_json
 
 from dsconf.config.context import Consumer, Context
-from dsconf.lint.engine import Result, lint_config, lint_file
+from dsconf.lint.engine import lint_config, lint_file
+from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
 
 from .judge import BATCH_KEYS, Constraint, Fault, engine_finds, faults, read

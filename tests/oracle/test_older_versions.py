@@ -42,6 +42,17 @@ EXCEPTIONS: dict[tuple[str, str], tuple[list[Any], str]] = {
         for monitor in ("tensorboard", "wandb", "comet", "csv_monitor")
     },
     **{
+        ("0.14.5", f"comms_logger.{name}"): (["auto"], "its model was none of those that drop it")
+        for name in ("enabled", "prof_all", "prof_ops", "verbose", "debug")
+    },
+    **{
+        ("0.14.5", f"zero_optimization.{section}.nvme_path"): (
+            [value for value in VALUES if isinstance(value, int | float)],
+            "pydantic 1 makes no path of a number, but it does make a string",
+        )
+        for section in ("offload_param", "offload_optimizer")
+    },
+    **{
         (version, section): ([{}], "nothing but a section with the key enabled is accepted")
         for version in VERSIONS
         for section in ("amp", "curriculum_learning", "progressive_layer_drop")

@@ -9,7 +9,7 @@ import pytest
 from oracle.grid import VALUES, Observed, same
 
 from dsconf.config.coerce import Invalid, coerce
-from tools.history import changes_of, knows, merged, optimizers, smallest, text_of
+from tools.history import changes_of, history, knows, merged, optimizers, smallest, text_of
 
 PATH = "zero_optimization.sub_group_size"
 
@@ -26,6 +26,7 @@ def said(node: dict[str, Any] | None, default: object = 1_000_000_000, **more: A
         "pydantic_version": 2,
         "plain": ["zero_optimization"],
         "literals": [],
+        "initialize": [],
         "raises": {},
         "optimizers": ["adam"],
         "schedules": {},
@@ -78,6 +79,7 @@ def test_a_name_counts_where_nothing_looks_it_up() -> None:
     newest = said(NOW, plain=["log_level"])
     assert knows("log_level", said(NOW, plain=["log_level"]), newest)
     assert not knows("log_level", said(NOW, literals=["log_level"]), newest)
+    assert knows("log_level", said(NOW, initialize=["log_level"]), newest)
     assert knows("data_parallel_size", said(NOW, literals=["data_parallel_size"]), newest)
     assert not knows("data_parallel_size", said(NOW), newest)
 
@@ -123,3 +125,16 @@ def test_nan_is_nan() -> None:
     assert same(float("nan"), float("nan"))
     assert not same(float("nan"), 1.0)
     assert not same(1, 1.0)
+
+
+def test_what_came_with_its_section_has_no_since_of_its_own() -> None:
+    section, key = "zero_optimization.zenflow", "zero_optimization.zenflow.steps_per_epoch"
+    schedules = {"WarmupLR": {"warmup_max_lr": None}}
+    old, new = said(NOW, schedules=schedules), said(NOW, schedules=schedules)
+    new["pydantic"]["zero_optimization"]["zenflow"] = "zenflow"
+    new["pydantic"][section] = {"steps_per_epoch": "steps_per_epoch"}
+    keys = history({"0": old, "1": new})["keys"]
+    assert keys[section] == {"since": "1"}
+    assert key not in keys
+    old["literals"] = ["steps_per_epoch", "bucket_size"]
+    assert not knows(key, old, new)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dsconf.formats.deepspeed.model.base import PydanticSection
-from dsconf.formats.key import Key
+from dsconf.formats.key import Fill, Key
 
 OffloadDevice = Literal["none", "cpu", "nvme"]
 
@@ -15,9 +15,9 @@ OffloadDevice = Literal["none", "cpu", "nvme"]
 class OffloadParam(PydanticSection):
     """Where the parameter shards rest while they are not needed; acts at stage 3 only."""
 
-    device: Annotated[OffloadDevice, Key(auto_filled_by=("trainer", "accelerate"))] = "none"
+    device: Annotated[OffloadDevice, Key(auto=Fill("none", "none"))] = "none"
     """Where parameters are kept: in CPU memory, on an NVMe drive, or not offloaded ("none")."""
-    nvme_path: Annotated[str | None, Key(auto_filled_by=("trainer", "accelerate"))] = None
+    nvme_path: Annotated[str | None, Key(auto=Fill("none", "none"))] = None
     """The folder on the NVMe drive; needed when device is "nvme"."""
     buffer_count: Annotated[int, Key(unit="buffers")] = Field(5, ge=0)
     """Buffers for moving parameters to and from the NVMe drive."""
@@ -32,10 +32,10 @@ class OffloadParam(PydanticSection):
 class OffloadOptimizer(PydanticSection):
     """Where the optimizer states rest; they are then updated by the CPU. For stages 1 to 3."""
 
-    device: Annotated[OffloadDevice, Key(auto_filled_by=("trainer", "accelerate"))] = "none"
+    device: Annotated[OffloadDevice, Key(auto=Fill("none", "none"))] = "none"
     """Where the states are kept: in CPU memory, on an NVMe drive (stage 3 only; stages 1 and 2 use CPU memory
     instead), or not offloaded ("none")."""
-    nvme_path: Annotated[str | None, Key(auto_filled_by=("trainer", "accelerate"))] = None
+    nvme_path: Annotated[str | None, Key(auto=Fill("none", "none"))] = None
     """The folder on the NVMe drive; needed when device is "nvme" at stage 3."""
     buffer_count: Annotated[int, Key(unit="buffers")] = Field(4, ge=0)
     """Buffers for moving states to and from the NVMe drive; at least the number of tensors that the optimizer

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dsconf.formats.deepspeed.model.base import Reads, Section
-from dsconf.formats.key import Key
+from dsconf.formats.key import Fill, Key
 
 
 class OptimizerParams(Section):
@@ -17,16 +17,18 @@ class OptimizerParams(Section):
     unknown = "depends"
 
     # DeepSpeed's own classes only notice a string in the first step, those of torch.optim at once.
-    lr: Annotated[float, Key(auto_filled_by=("trainer", "accelerate"), quoted_fails="step")] = 0.001
+    lr: Annotated[float, Key(auto=Fill("learning_rate", "the lr of DummyOptim"), quoted_fails="step")] = 0.001
     """The learning rate. Left out it depends on the class: 0.001 for Adam, Lamb and Lion, 0.01 for Adagrad,
     0.02 for Muon's matrices."""
-    betas: Annotated[list[float], Key(auto_filled_by=("trainer",), quoted_fails="step")] = Field(
+    betas: Annotated[list[float], Key(auto=Fill("adam_beta1, adam_beta2"), quoted_fails="step")] = Field(
         default=[0.9, 0.999]
     )
     """The decay of the running averages of the gradient and of its square: Adam, Lamb, Lion."""
-    eps: Annotated[float, Key(auto_filled_by=("trainer",), quoted_fails="step")] = 1e-08
+    eps: Annotated[float, Key(auto=Fill("adam_epsilon"), quoted_fails="step")] = 1e-08
     """A small number added to the divisor for stability; 1e-10 where Adagrad or Muon leave it out."""
-    weight_decay: Annotated[float, Key(auto_filled_by=("trainer", "accelerate"), quoted_fails="step")] = 0.0
+    weight_decay: Annotated[
+        float, Key(auto=Fill("weight_decay", "the weight_decay of DummyOptim"), quoted_fails="step")
+    ] = 0.0
     """The strength of weight decay. Left out it is 0, but 0.01 with torch_adam and type AdamW."""
     momentum: Annotated[float, Key(quoted_fails="step")] = 0.95
     """The momentum of Muon; SGD and RMSprop of torch.optim start from 0 instead."""

@@ -1,4 +1,4 @@
-"""The sections that choose the number formats: `fp16`, `bf16`, `data_types`."""
+"""The sections that choose the number formats: `fp16`, `bf16`, `torch_autocast`, `data_types`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dsconf.formats.deepspeed.model.base import PydanticSection, Reads, Section
-from dsconf.formats.key import Key
+from dsconf.formats.key import Fill, Key
 
 # Every spelling of DeepSpeed's own dtype list, in lower case only.
 Dtype = Literal[
@@ -21,7 +21,7 @@ Dtype = Literal[
 class Fp16(PydanticSection):
     """Mixed precision in float16 with loss scaling."""
 
-    enabled: Annotated[bool, Key(auto_filled_by=("trainer", "accelerate"))] = False
+    enabled: Annotated[bool, Key(auto=Fill("fp16 or fp16_full_eval", "mixed_precision is fp16"))] = False
     """Keep the model in float16 and train it with a scaled loss. Cannot be combined with bf16."""
     auto_cast: Annotated[bool, Key()] = False
     """Cast floating-point inputs of the model to float16 before the forward pass."""
@@ -48,7 +48,7 @@ class Fp16(PydanticSection):
 class Bf16(PydanticSection):
     """Mixed precision in bfloat16; it needs no loss scaling."""
 
-    enabled: Annotated[bool, Key(auto_filled_by=("trainer", "accelerate"))] = False
+    enabled: Annotated[bool, Key(auto=Fill("bf16 or bf16_full_eval", "mixed_precision is bf16"))] = False
     """Keep the model in bfloat16. Cannot be combined with fp16."""
     immediate_grad_update: Annotated[bool, Key()] = False
     """Add each gradient to its float32 copy as soon as it is ready instead of after the backward pass; only
@@ -61,6 +61,19 @@ class Bf16(PydanticSection):
     bf16_optimizer_states: Annotated[bool, Key()] = False
     """Keep the optimizer states in bfloat16 too. Needs bf16_master_weights_and_grads and ZeRO stage 1 or
     higher."""
+
+
+class TorchAutocast(Section):
+    """Mixed precision by torch.autocast: weights stay as they are, single operations run in fewer bits."""
+
+    enabled: Annotated[bool, Key()] = False
+    """Use torch.autocast. It can be combined with fp16 and bf16, and then both act."""
+    dtype: Annotated[Dtype | None, Key(), Reads(fails="parse", null=False)] = None
+    """The format of those operations, fp16 or bf16; left out, torch's own choice for the device. It is read
+    even while autocast is off."""
+    lower_precision_safe_modules: Annotated[list[str] | None, Key(), Reads(fails="parse", null=False)] = None
+    """The module classes whose gradients may travel in that format, each with its package; left out, linear
+    and convolution layers."""
 
 
 class DataTypes(Section):

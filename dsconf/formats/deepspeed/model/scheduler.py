@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dsconf.formats.deepspeed.model.base import Reads, Section
-from dsconf.formats.key import Key
+from dsconf.formats.key import Fill, Key
 
 Rate = float | list[float]
 """One number, or one per parameter group."""
@@ -20,16 +20,20 @@ class SchedulerParams(Section):
     unknown = "depends"
 
     # WarmupLR, WarmupDecayLR, WarmupCosineLR.
-    warmup_min_lr: Annotated[Rate, Key(auto_filled_by=("trainer", "accelerate"), quoted_fails="init")] = 0.0
+    warmup_min_lr: Annotated[Rate, Key(auto=Fill("0", "0"), quoted_fails="init")] = 0.0
     """WarmupLR, WarmupDecayLR: the learning rate at the start."""
     warmup_max_lr: Annotated[
-        Rate | None, Key(auto_filled_by=("trainer", "accelerate"), quoted_fails="init")
+        Rate | None, Key(auto=Fill("learning_rate", "the lr of the optimizer"), quoted_fails="init")
     ] = None
     """WarmupLR, WarmupDecayLR: the learning rate after the warmup. Left out it is that of the optimizer in
     WarmupLR, but 0.001 in WarmupDecayLR."""
     warmup_num_steps: Annotated[
         int,
-        Key(unit="steps", auto_filled_by=("trainer", "accelerate"), quoted_fails="init"),
+        Key(
+            unit="steps",
+            auto=Fill("warmup_steps, at least 1", "the warmup_num_steps of DummyScheduler, at least 1"),
+            quoted_fails="init",
+        ),
         Reads(int_only=True),
     ] = Field(1000, gt=0)
     """The length of the warmup; a whole number, so that 100.0 and 1e2 are refused."""
@@ -37,7 +41,11 @@ class SchedulerParams(Section):
     """The shape of the warmup. Any other value counts as "log", with a warning."""
     total_num_steps: Annotated[
         int | None,
-        Key(unit="steps", auto_filled_by=("trainer", "accelerate"), quoted_fails="init"),
+        Key(
+            unit="steps",
+            auto=Fill("the computed number of steps", "the total_num_steps of DummyScheduler / processes"),
+            quoted_fails="init",
+        ),
         Reads(null=False),
     ] = None
     """WarmupDecayLR, WarmupCosineLR: the length of the training, warmup included; required there and unknown

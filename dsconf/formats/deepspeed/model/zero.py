@@ -8,21 +8,24 @@ from pydantic import Field
 
 from dsconf.formats.deepspeed.model.base import PydanticSection
 from dsconf.formats.deepspeed.model.offload import LeafModule, OffloadOptimizer, OffloadParam, ZenFlow
-from dsconf.formats.key import Key
+from dsconf.formats.key import Fill, Key
 
 
 class Zero(PydanticSection):
     """ZeRO: which of the training state is split over the GPUs instead of being held by each of them."""
 
-    stage: Annotated[Literal[0, 1, 2, 3], Key(auto_filled_by=("trainer", "accelerate"))] = 0
+    stage: Annotated[
+        Literal[0, 1, 2, 3],
+        Key(auto=Fill("2, or the stage of the DeepSpeedPlugin", "2, or the stage of the launcher")),
+    ] = 0
     """What is split: nothing (0), optimizer states (1), gradients too (2), parameters too (3)."""
 
     # How gradients and parameters travel.
     reduce_scatter: Annotated[bool, Key()] = True
     """Average gradients so that each GPU receives its part only; false averages all of them everywhere."""
-    reduce_bucket_size: Annotated[int, Key(unit="elements", auto_filled_by=("trainer", "accelerate"))] = (
-        Field(500_000_000, gt=0)
-    )
+    reduce_bucket_size: Annotated[
+        int, Key(unit="elements", auto=Fill("hidden_size ** 2", "hidden_size ** 2"))
+    ] = Field(500_000_000, gt=0)
     """Gradient elements that are averaged together: larger means fewer messages and more memory."""
     allgather_bucket_size: Annotated[int, Key(unit="elements")] = Field(500_000_000, ge=0)
     """Parameter elements that are collected together after a step at stages 1 and 2, where it must be
@@ -50,7 +53,12 @@ class Zero(PydanticSection):
 
     # Stage 3.
     stage3_prefetch_bucket_size: Annotated[
-        int, Key(unit="elements", aliases=("prefetch_bucket_size",), auto_filled_by=("trainer", "accelerate"))
+        int,
+        Key(
+            unit="elements",
+            aliases=("prefetch_bucket_size",),
+            auto=Fill("0.9 * hidden_size ** 2, at stage 3 only", "0.9 * hidden_size ** 2"),
+        ),
     ] = Field(50_000_000, ge=0)
     """Parameter elements that are fetched ahead of their use."""
     stage3_param_persistence_threshold: Annotated[
@@ -58,7 +66,7 @@ class Zero(PydanticSection):
         Key(
             unit="elements",
             aliases=("param_persistence_threshold",),
-            auto_filled_by=("trainer", "accelerate"),
+            auto=Fill("10 * hidden_size, at stage 3 only", "10 * hidden_size"),
         ),
     ] = Field(100_000, ge=0)
     """Parameters smaller than this are not split: less communication, more memory."""
@@ -76,7 +84,10 @@ class Zero(PydanticSection):
     """Keep a gathered parameter when it is needed again within this many elements."""
     stage3_gather_16bit_weights_on_model_save: Annotated[
         bool,
-        Key(aliases=("gather_16bit_weights_on_model_save",), auto_filled_by=("trainer", "accelerate")),
+        Key(
+            aliases=("gather_16bit_weights_on_model_save",),
+            auto=Fill("false, or the value of the DeepSpeedPlugin", "zero3_save_16bit_model, else false"),
+        ),
     ] = False
     """Let save_16bit_model() collect the split weights at stage 3; without it, it saves no weights there."""
     stage3_module_granularity_threshold: Annotated[int, Key(aliases=("module_granularity_threshold",))] = 0

@@ -51,7 +51,7 @@ def coerce(node: Node, reader: str, value: object) -> object | Invalid:
     """What becomes of `value` in the key that `node` of a key table describes.
 
     `reader` is that of the section that holds the key: "pydantic" converts, and takes "auto" for an absent
-    key; "raw" keeps a value as it is.
+    key; "strict" is a pydantic section that was told not to do the latter; "raw" keeps a value as it is.
     """
     if node.get("status") == "removed":
         return Invalid(node.get("wrong_fails", "parse"), "nothing: the key was removed")
@@ -62,7 +62,7 @@ def coerce(node: Node, reader: str, value: object) -> object | Invalid:
         return node.get("default")
     if reader == "raw":
         return _raw(node, types, value)
-    if value == "auto":
+    if value == "auto" and reader != "strict":
         return node.get("default")
     try:
         return _lax(node, types, value)

@@ -8,6 +8,8 @@ from dsconf.formats.deepspeed.optimizers import DEEPSPEED_OPTIMIZERS, TORCH_OPTI
 
 _ALIKE = 0.88
 """The Jaro-Winkler similarity from which on a name is suggested."""
+_SHORTEST = 0.55
+"""How long a name has to be, measured against the other one; a common beginning alone says little."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -23,6 +25,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
             return longer[0]
     best, alike = None, _ALIKE
     for candidate in names:
+        if min(len(candidate), len(text)) < _SHORTEST * max(len(candidate), len(text)):
+            continue
         similarity = jellyfish.jaro_winkler_similarity(text, _plain(candidate))
         if similarity > alike or (similarity == alike and best is None):
             best, alike = candidate, similarity
@@ -30,6 +34,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _plain(name: str) -> str:
+    # All known names are ASCII. What is not may look like it, and half a surrogate is no text to jellyfish.
+    name = name.encode("ascii", "replace").decode("ascii")
     return name.lower().replace("-", "_").replace(" ", "_")
 
 

@@ -27,6 +27,8 @@ def events(config: Config) -> Iterator[Event]:
     yield from _duplicates(config.document)
     live = _live(config)
     for item in config.written:
+        if _is_unread(config, item):
+            continue
         if item.spec is None:
             raises = item.section.get("unknown") == "raises"
             if not item.section.get("open") and (raises or not _is_remark(item.entry.key)):
@@ -40,11 +42,19 @@ def events(config: Config) -> Iterator[Event]:
             yield _second_spelling(item, live[item.path])
 
 
+def _is_unread(config: Config, item: Written) -> bool:
+    """Whether it belongs to parameters of something without a type, which DeepSpeed does not build."""
+    if item.section.get("unknown") == "depends":
+        return config.raw(_join(_above(_above(item.path)), "type")) is None
+    depends = (item.spec or {}).get("unknown") == "depends"
+    return depends and config.raw(_join(_above(item.path), "type")) is None
+
+
 def _live(config: Config) -> dict[str, Written]:
     """By path the entry that DeepSpeed reads: of two spellings the canonical one, if it says something."""
     found: dict[str, Written] = {}
     for item in config.written:
-        if not _says_nothing(config, item) and (item.path not in found or not _is_alias(item)):
+        if not _says_nothing(config, item) and not (item.path in found and _is_alias(item)):
             found[item.path] = item
     return found
 
@@ -56,7 +66,8 @@ def _is_alias(item: Written) -> bool:
 def _says_nothing(config: Config, item: Written) -> bool:
     """Whether DeepSpeed passes over the key, and looks for another spelling of it."""
     if item.section.get("reader", "raw") == "raw":
-        return item.entry.node.kind == "null" and bool((item.spec or {}).get("nullable"))
+        nullable = bool((item.spec or {}).get("nullable"))
+        return nullable and item.entry.node.kind == "null" and not _is_alias(item)
     return _is_dropped(config, item)
 
 
@@ -68,13 +79,13 @@ def _is_dropped(config: Config, item: Written) -> bool:
 def _reader(config: Config, item: Written) -> str:
     """How the section of a key reads it (see `coerce`): `strict` in a pydantic section keeps "auto" in it."""
     reader: str = item.section.get("reader", "raw")
-    strict = reader == "pydantic" and config.raw(f"{_section(item)}.strict")
+    strict = reader == "pydantic" and config.raw(f"{_above(item.path)}.strict")
     return "strict" if strict else reader
 
 
-def _section(item: Written) -> str:
+def _above(path: str) -> str:
     """The dotted path of the section that a key stands in, "" for the top level."""
-    return item.path.rpartition(".")[0]
+    return path.rpartition(".")[0]
 
 
 def _join(section: str, name: str) -> str:
@@ -102,7 +113,7 @@ def _is_remark(name: str) -> bool:
 
 
 def _unknown(config: Config, item: Written) -> Event:
-    section = _section(item)
+    section = _above(item.path)
     keys = item.section["keys"]
     home = home_of(config.table, item.entry.key, section)
     meant = None if home else nearest(item.entry.key, [name for name in keys if _is_current(keys, name)])
@@ -118,7 +129,7 @@ def _unknown(config: Config, item: Written) -> Event:
         "raises": item.section.get("unknown") == "raises" and not _is_ignored_name(config, item),
         "known": item.section.get("unknown") != "depends",
         "home": home,
-        "home_name": _named((home or "").rpartition(".")[0]),
+        "home_name": _named(_above(home or "")),
         "suggestion": meant,
         "default": default,
     }
@@ -145,13 +156,17 @@ def _removed(item: Written) -> Event:
         "name": item.entry.key,
         "path": item.path,
         "replacement": spec.get("replacement"),
+        "number": isinstance(item.entry.node.plain(), int | float),
         "fails": spec.get("wrong_fails", "parse"),
     }
     return Event("removed-key", item.path, item.entry.key_span, key)
 
 
 def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
-    found = wrong_value(item.spec or {}, _reader(config, item), item.entry.node.plain())
+    spec: Spec = item.spec or {}
+    if _is_alias(item) and item.section.get("reader", "raw") == "raw":
+        spec = {**spec, "nullable": False}  # DeepSpeed looks for a null in the new spelling only.
+    found = wrong_value(spec, _reader(config, item), item.entry.node.plain())
     if found is not None:
         key = {"name": item.entry.key, "path": item.path, **found}
         yield Event("wrong-value", item.path, item.entry.span, key)
@@ -168,7 +183,7 @@ def _deprecated(item: Written, live: Mapping[str, Written]) -> Iterator[Event]:
         return
     replacement = spec.get("replacement") if old_key else item.path
     # DeepSpeed itself writes the old value into a new key of the same section, and refuses to overwrite it.
-    beside = replacement and replacement.rpartition(".")[0] == _section(item)
+    beside = replacement and _above(replacement) == _above(item.path)
     new = live.get(replacement or "") if old_key and beside else None
     key = {
         "name": item.entry.key,
@@ -188,7 +203,7 @@ def _second_spelling(item: Written, other: Written) -> Event:
     key = {
         "name": item.entry.key,
         "other": other.entry.key,
-        "section": _section(item),
+        "section": _above(item.path),
         "raises": item.section.get("unknown") == "raises",
     }
     place = ((other.entry.key_span, "the other spelling"),)

@@ -42,6 +42,7 @@ def wrong_value(spec: Spec, reader: str, raw: object) -> dict[str, object] | Non
         "means_false": text in _FALSE,
         "means_true": text in _TRUE,
         "meant": _meant(spec, raw) if problem == "enum" else None,
+        "whole": isinstance(raw, float) and raw == round(raw, 0),
         "nearest": _nearest_integer(spec, raw) if problem == "fraction" else None,
     }
 
@@ -54,8 +55,9 @@ def _problem(spec: Spec, reader: str, raw: object) -> str:
         return "quoted"
     if types == ["bool"] and isinstance(raw, str):
         return "bool-text"
-    if isinstance(raw, float) and "int" in types and abs(raw) < _LARGEST:
-        if raw != int(raw) or spec.get("int_only"):
+    whole = reader != "raw" or spec.get("int_only")
+    if whole and isinstance(raw, float) and "int" in types and abs(raw) < _LARGEST:
+        if raw != int(raw) or reader == "raw":
             return "fraction"
     if "values" in spec and len(types) == 1 and (number or isinstance(raw, str)):
         return "enum"

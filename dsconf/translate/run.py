@@ -57,7 +57,9 @@ def translate(
         finding
         for finding in result.findings
         # What the source has removed says nothing of the training that was meant.
-        if finding.severity == "error" and finding.rule != "removed-key" and finding.key not in config.overrides
+        if finding.severity == "error"
+        and finding.rule != "removed-key"
+        and finding.key not in config.overrides
     ]
     if errors:
         raise Refused(result._replace(findings=errors, missing_context=()))

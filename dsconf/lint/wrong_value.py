@@ -55,10 +55,9 @@ def _problem(spec: Spec, reader: str, raw: object) -> str:
         return "quoted"
     if types == ["bool"] and isinstance(raw, str):
         return "bool-text"
-    whole = reader != "raw" or spec.get("int_only")
-    if whole and isinstance(raw, float) and "int" in types and abs(raw) < _LARGEST:
-        if raw != int(raw) or reader == "raw":
-            return "fraction"
+    fraction = isinstance(raw, float) and abs(raw) < _LARGEST and reader != "raw" and raw != int(raw)
+    if "int" in types and (fraction or (isinstance(raw, float) and spec.get("int_only"))):
+        return "fraction"
     if "values" in spec and len(types) == 1 and (number or isinstance(raw, str)):
         return "enum"
     return "bounds" if number and {"int", "float"} & {*types} else "type"

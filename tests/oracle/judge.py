@@ -54,6 +54,7 @@ OTHERS = {
     "when dynamic loss scaling is enabled": "a bound that holds for dynamic scaling only",
     "compute_grad_norm=false is supported only": "needs stage 1 or 2",
     "Partial offloading only supported": "needs stage 3",
+    "allgather_size is read": "beside zero_optimization: true, the form that is deprecated",
     "gradient_allreduce_op='sum' is not supported": "not at stage 3, nor with ZenFlow",
 }
 """Constraints between several keys that no rule knows yet: what DeepSpeed says of them, and what they are about."""
@@ -183,7 +184,8 @@ def _diagnose(config: Config, world_size: int, error: Exception) -> tuple[list[F
     between = any(words in text for words in OTHERS)
     for keys, value in leaves(config):
         number = json_number(value)
-        if number is not None:
+        types = (spec_of(canonical(keys)) or {}).get("type", "float")
+        if number is not None and (types in ("int", "float") or isinstance(types, list)):
             unquoted = with_leaf(config, keys, number)
             if changed(error, read(unquoted, world_size)):
                 path = canonical(keys)
@@ -191,7 +193,10 @@ def _diagnose(config: Config, world_size: int, error: Exception) -> tuple[list[F
     for keys in sorted((keys for keys, _ in parts(config)), key=len, reverse=True):
         if keys[0] not in BATCH_KEYS and not _in_value(keys):
             without = _without(config, keys)
-            if changed(error, read(without, world_size)):
+            after = read(without, world_size)
+            # Without a key that is sound, a constraint between others may show.
+            emerged = any(words in str(after) and words not in text for words in OTHERS)
+            if not emerged and changed(error, after):
                 path = canonical(keys)
                 return [Fault("other" if between else _kind(path, "wrong-value"), path, text)], without
     raise AssertionError(f"nothing explains {error!r}: {config}")
@@ -250,7 +255,10 @@ def _batch_constraint(config: Config, error: Exception) -> Constraint | None:
 
 def _validation_faults(config: Config, world_size: int, error: Any) -> tuple[list[Fault], Config]:
     section = sections_by_model()[error.title]
-    found: list[Fault] = []
+    if config.get(section[0]) is True:
+        found = [Fault("other", "allgather_size", f"allgather_size is read: {error}")]
+        return found, with_leaf(config, ("allgather_size",), None, delete=True)
+    found = []
     repaired = config
     for detail in error.errors():
         keys = spelt(config, (*section, *_place(section, detail)))
@@ -364,7 +372,9 @@ def spelt(config: Config, keys: Keys) -> Keys:
     for depth, key in enumerate(keys):
         name = canonical((*keys[:depth], key))
         there = [other for other in place if canonical((*keys[:depth], other)) == name]
-        there.sort(key=lambda other, depth=depth: (depth == 0 and place[other] is None, other != key))
+        if depth == 0:
+            there = [other for other in there if place[other] is not None] or there
+        there.sort(key=key.__ne__)
         found.append(there[0] if there else key)
         place = place.get(found[-1])
         place = place if isinstance(place, dict) else {}

@@ -78,6 +78,7 @@ BASES: tuple[Config, ...] = (
     {**MICRO, **FP16, **WARMUP, "optimizer": {"type": "Adam", "params": {"eps": 1e-8}}, "log_level": "info"},
     {**MICRO, **BF16, "sequence_parallel_size": 1, "data_parallel_size": 1},
 )  # fmt: skip
+BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 WORLD_SIZES = (1, 2, 8, 64)
 
 
@@ -125,8 +126,7 @@ def _sections(config: Config) -> list[Config]:
 
 
 def _batch(config: Config, random: Random) -> None:
-    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-    name = random.choice(names)
+    name = random.choice(BATCH)
     odd: tuple[Any, ...] = (None, 0, -4, 1.5, 8.0, 0.5, "8", "0", "-2", "x", True, False, [], "absent")
     value = random.choice(
         odd if random.random() < 0.4 else (1, 2, 3, 4, 6, 8, 16, 24, 48, 64, 96, 128, 192, 256, 384)
@@ -274,6 +274,10 @@ def _declared(random: Random) -> tuple[tuple[str, ...], Config]:
 
 
 def _set(config: Config, keys: tuple[str, ...], value: object) -> None:
+    if keys == ("vocabulary_size",):
+        value = value or 0  # an empty text or list counts as no size
+    if len(keys) == 1 and keys[0] in BATCH and isinstance(value, int | float):
+        value = min(value, 10**9)  # what 64 bits don't hold is not reckoned with
     place: Any = config
     for key in keys[:-1]:
         place = place.setdefault(key, {}) if isinstance(place, dict) else None
@@ -291,10 +295,6 @@ def _wrong_value(config: Config, random: Random) -> None:
     near = [bound + step for bound in bounds for step in (-1, -0.001, 0, 0.001, 1)]
     if spec.get("filled_by"):
         odd = tuple(value for value in odd if value != "auto")  # a placeholder, which is not for DeepSpeed
-    if keys == ("vocabulary_size",):
-        odd = tuple(
-            value for value in odd if value or value == 0
-        )  # an empty text or list is no size, and not wrong
     if spec["type"] == "bool":
         odd = tuple(value for value in odd if value != 1e9)  # HJSON makes an integer of it
     words = [word for value in spec.get("values", ()) for word in (value, f"{value}s", str(value).upper())]
@@ -335,7 +335,7 @@ def _misplace(config: Config, random: Random) -> None:
     section = random.choice(
         ((), ("zero_optimization",), ("fp16",), ("bf16",), ("optimizer",), ("data_types",))
     )
-    values = (spec.get("default"), 1, True, {}, "auto" if section else 2)
+    values: tuple[Any, ...] = (spec.get("default"), 1, True, {}, "auto" if section else 2)
     _set(config, (*section, keys[-1]), random.choice(values))
 
 

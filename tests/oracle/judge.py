@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import operator
 import os
 import re
 import traceback
@@ -59,6 +60,7 @@ OTHERS = {
 }
 """Constraints between several keys that no rule knows yet: what DeepSpeed says of them, and what they are about."""
 BATCH_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+PARALLEL_KEYS = ("sequence_parallel_size", "data_parallel_size")
 
 
 class Fault(NamedTuple):
@@ -70,7 +72,7 @@ class Fault(NamedTuple):
     text: str
     """What DeepSpeed says."""
     hidden: bool = False
-    """Whether it shows only once a batch size is a number."""
+    """Whether it shows only once a batch size, or a size that divides it, is a number."""
 
 
 class World:
@@ -122,7 +124,7 @@ def faults(text: str, world_size: int) -> list[Fault]:
     while isinstance(result := read(config, world_size), Exception):
         here, config = _diagnose(config, world_size, result)
         found += [fault._replace(hidden=hidden and fault.constraint.startswith("batch")) for fault in here]
-        hidden |= any(fault.path in BATCH_KEYS for fault in here)
+        hidden |= any(fault.path in (*BATCH_KEYS, *PARALLEL_KEYS) for fault in here)
         assert here, f"{result!r}: {config}"
     return found
 
@@ -181,25 +183,32 @@ def _diagnose(config: Config, world_size: int, error: Exception) -> tuple[list[F
             if constraint != "batch-missing" and isinstance(config.get(key), int | float):
                 del config[key]
         return [Fault(constraint, "", text)], with_batch(config)
-    between = any(words in text for words in OTHERS)
     for keys, value in leaves(config):
         number = json_number(value)
-        types = (spec_of(canonical(keys)) or {}).get("type", "float")
-        if number is not None and (types in ("int", "float") or isinstance(types, list)):
+        if number is not None and _takes_number(canonical(keys)) and not _in_value(keys):
             unquoted = with_leaf(config, keys, number)
             if changed(error, read(unquoted, world_size)):
                 path = canonical(keys)
                 return [Fault(_kind(path, "quoted-number"), path, text)], unquoted
+    explained: list[tuple[bool, Keys, Config]] = []
     for keys in sorted((keys for keys, _ in parts(config)), key=len, reverse=True):
         if keys[0] not in BATCH_KEYS and not _in_value(keys):
             without = _without(config, keys)
             after = read(without, world_size)
-            # Without a key that is sound, a constraint between others may show.
-            emerged = any(words in str(after) and words not in text for words in OTHERS)
-            if not emerged and changed(error, after):
-                path = canonical(keys)
-                return [Fault("other" if between else _kind(path, "wrong-value"), path, text)], without
-    raise AssertionError(f"nothing explains {error!r}: {config}")
+            if changed(error, after):
+                # Without a key that is sound, a constraint between others may show.
+                emerged = any(words in str(after) and words not in text for words in OTHERS)
+                explained.append((emerged, keys, without))
+    assert explained, f"nothing explains {error!r}: {config}"
+    _, keys, without = min(explained, key=operator.itemgetter(0))
+    path = canonical(keys)
+    between = any(words in text for words in OTHERS)
+    return [Fault("other" if between else _kind(path, "wrong-value"), path, text)], without
+
+
+def _takes_number(path: str) -> bool:
+    types = (spec_of(path) or {}).get("type", "float")
+    return bool({"int", "float"} & set([types] if isinstance(types, str) else types))
 
 
 def _in_value(keys: Keys) -> bool:
@@ -271,7 +280,7 @@ def _validation_faults(config: Config, world_size: int, error: Any) -> tuple[lis
         elif (
             number is not None
             and detail["type"] != "bool_parsing"
-            and fits(with_leaf(config, keys, number), world_size, detail["loc"])
+            and fits(with_leaf(config, keys, number), world_size, error.title, detail["loc"])
         ):
             found.append(Fault("quoted-number", path, text))
             repaired = with_leaf(repaired, keys, number)
@@ -286,10 +295,16 @@ def _validation_faults(config: Config, world_size: int, error: Any) -> tuple[lis
         if detail["loc"]:
             repaired = with_leaf(repaired, keys, None, delete=True)
         else:
-            # Several keys contradict each other; whether a precision is on is needed later.
-            enabled = {key: value for key, value in repaired[keys[0]].items() if key == "enabled"}
-            repaired = {**repaired, keys[0]: enabled}
+            for involved in _involved(repaired[keys[0]], detail["msg"]):
+                repaired = with_leaf(repaired, (keys[0], *involved), None, delete=True)
     return found, repaired
+
+
+def _involved(section: Config, text: str) -> list[Keys]:
+    """The keys that of a section that a constraint between several of them names."""
+    if "Partial offloading" in text:
+        return [("offload_optimizer", "ratio")]
+    return [(key,) for key in section if key != "enabled" and re.search(rf"\b{key}\b", text)]
 
 
 def _place(section: Keys, detail: Any) -> Keys:
@@ -307,13 +322,12 @@ def _place(section: Keys, detail: Any) -> Keys:
     return (*keys, *named) if detail["type"] == "value_error" and len(named) == 1 else tuple(keys)
 
 
-def fits(config: Config, world_size: int, place: tuple[object, ...]) -> bool:
-    """Whether pydantic has no fault left at a place."""
+def fits(config: Config, world_size: int, model: str, place: tuple[object, ...]) -> bool:
+    """Whether pydantic has no fault left at a place of one of its models."""
     error = read(config, world_size)
-    places = (
-        {detail["loc"] for detail in error.errors()} if isinstance(error, pydantic.ValidationError) else set()
-    )
-    return place not in places
+    if not isinstance(error, pydantic.ValidationError) or error.title != model:
+        return True
+    return place not in {detail["loc"] for detail in error.errors()}
 
 
 @cache

@@ -99,7 +99,7 @@ def test_the_bases_are_accepted() -> None:
 def test_mutants() -> None:
     counts: Counter[str] = Counter()
     different = []
-    for mutant in mutants(4000, seed=1):
+    for mutant in mutants(6000, seed=1):
         found = faults(mutant.text, mutant.world_size)
         counts.update({str(fault.constraint) for fault in found} or {"accepted"})
         if text := disagreement(mutant.text, mutant.world_size, found):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsconf.config.context import Consumer, Context
-from dsconf.config.derive import Facts
+from dsconf.config.derive import facts_of
 from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
 from dsconf.formats.deepspeed.keys import load_keys
@@ -50,4 +50,4 @@ def config_of(
 
 def scope_of(config: Config, key: Mapping[str, object] | None = None) -> Scope:
     """A scope in which conditions read `config`."""
-    return Scope(config, Facts(config), key)
+    return Scope(config, facts_of(config), key)

@@ -9,6 +9,8 @@ import click
 from dsconf import __version__
 
 _COMMANDS = {
+    "resolve": "Show what every key of a config ends up as, and why.",
+    "schema": "Print the JSON Schema of a format, for editors.",
     "lint": "Find what DeepSpeed will refuse, ignore or silently change in a config.",
     "translate": "Write a DeepSpeed config as PyTorch FSDP2 code that trains the same.",
 }

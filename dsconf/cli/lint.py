@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from dsconf.cli.options import context_options, take_context
-from dsconf.lint.engine import Result, lint_file
+from dsconf.lint.engine import lint_file
+from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
 from dsconf.lint.report import FORMATS, reporter
 

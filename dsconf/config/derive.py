@@ -3,262 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from dsconf.config.effective import UNKNOWN, Config
-
-
-class Derived(NamedTuple):
-    """The value of a fact (or UNKNOWN) and what it was derived from."""
-
-    value: object
-    paths: frozenset[str]
-    missing_context: frozenset[str]
-    """Fields of the Context that it asked for, and that are not known."""
-
-
-class Reader:
-    """Reads a Config for one fact and records what was read."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self.paths: set[str] = set()
-        self.missing_context: set[str] = set()
-
-    def value(self, path: str) -> object:
-        """The effective value of a path."""
-        self.paths.add(path)
-        return self._facts.config.value(path)
-
-    def given(self, path: str) -> object:
-        """The value of a path, None where it is not written or null."""
-        self.paths.add(path)
-        config = self._facts.config
-        return config.value(path) if config.raw(path) is not None else None
-
-    def written(self, path: str) -> object:
-        """The value of a path as it is written, None where it is not written."""
-        self.paths.add(path)
-        return self._facts.config.raw(path)
-
-    def context(self, name: str) -> object:
-        """A field of the Context, UNKNOWN where it is not given."""
-        value = getattr(self._facts.config.context, name)
-        if value is None:
-            self.missing_context.add(name)
-            return UNKNOWN
-        return value
-
-    def fact(self, name: str) -> object:
-        """Another fact; what it was derived from counts for this one too."""
-        derived = self._facts.derived(name)
-        self.paths |= derived.paths
-        self.missing_context |= derived.missing_context
-        return derived.value
-
-
-class Facts:
-    """The facts of one Config, each computed once, when it is asked for."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self._known: dict[str, Derived] = {}
-
-    def value(self, name: str) -> object:
-        """The value of a fact, or UNKNOWN. Raises KeyError for a name that is no fact."""
-        return self.derived(name).value
-
-    def derived(self, name: str) -> Derived:
-        """A fact with what it was derived from. Raises KeyError for a name that is no fact."""
-        known = self._known.get(name)
-        if known is None:
-            reader = Reader(self)
-            value = FACTS[name](reader)
-            paths, missing = frozenset(reader.paths), frozenset(reader.missing_context)
-            known = self._known[name] = Derived(value, paths, missing)
-        return known
-
-
-class Triangle(NamedTuple):
-    """The batch keys as DeepSpeed completes them: `total = micro * accumulation * world` holds or is the problem.
-
-    A member is None where it can't be known.
-    """
-
-    total: float | None
-    micro: float | None
-    accumulation: float | None
-    problem: object
-    """"missing", "not-positive", "product", "indivisible", None for a sound one, or UNKNOWN."""
-
-
-def _number(value: object) -> float | None:
-    """A number that can be reckoned with; JSON can also hold 1e999 and integers beyond any float."""
-    return value if isinstance(value, int | float) and abs(value) < 2**63 else None
-
-
-def data_parallel_world(read: Reader) -> object:
-    """The world size by which DeepSpeed divides the batch, as `DeepSpeedConfig` finds it without an mpu.
-
-    It is the whole world (tensor parallelism is not taken out), or with `sequence_parallel_size` alone the world over
-    it (a float), or with both sizes `data_parallel_size`.
-    """
-    sequence = read.given("sequence_parallel_size")
-    data = read.given("data_parallel_size")
-    if sequence is not None and data is not None:
-        return data if _number(data) else UNKNOWN
-    world = read.context("world_size")
-    if sequence is None or not isinstance(world, int):
-        return world
-    size = _number(sequence)
-    return world / size if size else UNKNOWN
-
-
-def batch(read: Reader) -> object:
-    """The batch triangle (`Triangle`), in the order of the branches of `DeepSpeedConfig`."""
-    given = [
-        read.written("train_batch_size"),
-        read.written("train_micro_batch_size_per_gpu"),
-        read.written("gradient_accumulation_steps"),
-    ]
-    total, micro, steps = (_number(value) for value in given)
-    if any(value is not None and _number(value) is None for value in given):
-        return UNKNOWN
-    if total is None and micro is None:
-        return Triangle(None, None, steps, "missing")
-    if any(value is not None and value <= 0 for value in (total, micro, steps)):
-        return Triangle(total, micro, steps, "not-positive")
-    world = _number(read.fact("data_parallel_world"))
-    if world is not None:
-        return _complete(total, micro, steps, world)
-    if read.given("sequence_parallel_size") is not None:
-        return UNKNOWN
-    return _without_world(total, micro, steps)
-
-
-def _complete(total: float | None, micro: float | None, steps: float | None, world: float) -> Triangle:
-    written = total is not None and micro is not None and steps is not None
-    if total is None:
-        steps = 1 if steps is None else steps
-        assert micro is not None
-        return Triangle(micro * steps * world, micro, steps, None)
-    if micro is not None and steps is None:
-        steps = total // micro // world
-    elif micro is None and steps is not None:
-        micro = total // world // steps
-    elif micro is None:
-        steps, micro = 1, total // world
-    assert micro is not None
-    assert steps is not None
-    sound = micro > 0 and steps > 0 and total == micro * steps * world
-    return Triangle(total, micro, steps, None if sound else "product" if written else "indivisible")
-
-
-def _without_world(total: float | None, micro: float | None, steps: float | None) -> Triangle:
-    """What holds for every world size: the written factors have to divide the total.
-
-    Of fractions, which DeepSpeed takes too, rounding decides for each world size by itself.
-    """
-    if total is None:
-        return Triangle(None, micro, 1 if steps is None else steps, None)
-    factor = (micro or 1) * (steps or 1)
-    whole = all(number is None or number == int(number) for number in (total, micro, steps))
-    problem: object = UNKNOWN
-    if whole and total % factor:
-        problem = "product" if micro and steps else "indivisible"
-    if micro is None and steps is None:
-        steps = 1
-    return Triangle(total, micro, steps, problem)
-
-
-def _triangle(read: Reader) -> Triangle | None:
-    triangle = read.fact("batch")
-    return triangle if isinstance(triangle, Triangle) else None
-
-
-def batch_problem(read: Reader) -> object:
-    """What is wrong with the batch triangle: see `Triangle.problem`."""
-    triangle = _triangle(read)
-    return triangle.problem if triangle else UNKNOWN
-
-
-def accumulation_steps(read: Reader) -> object:
-    """Micro batches per optimizer step: written, or what DeepSpeed computes."""
-    triangle = _triangle(read)
-    return _known(triangle.accumulation if triangle else read.given("gradient_accumulation_steps"))
-
-
-def micro_batch(read: Reader) -> object:
-    """Samples per GPU and micro batch: written, or what DeepSpeed computes."""
-    triangle = _triangle(read)
-    return _known(triangle.micro if triangle else read.given("train_micro_batch_size_per_gpu"))
-
-
-def _known(value: object) -> object:
-    return UNKNOWN if _number(value) is None else value
-
-
-def _batch_factors(read: Reader) -> list[tuple[float, str]] | None:
-    """The factors that the total batch has to be a multiple of, each with its words."""
-    names = {
-        "train_micro_batch_size_per_gpu": "samples per GPU",
-        "gradient_accumulation_steps": "accumulation steps",
-    }
-    factors = []
-    for path, words in names.items():
-        value = read.given(path)
-        number = _number(value)
-        if value is not None and number is None:
-            return None
-        if number is not None:
-            factors.append((number, words))
-    world = _number(read.fact("data_parallel_world"))
-    if world is not None:
-        factors.append((world, "GPU" if world == 1 else "GPUs"))
-    return factors
-
-
-def batch_unit(read: Reader) -> object:
-    """The number that the total batch has to be a multiple of: the product of all factors that are known."""
-    factors = _batch_factors(read)
-    if factors is None:
-        return UNKNOWN
-    product: float = 1
-    for factor, _ in factors:
-        product *= factor
-    return _plain(product)
-
-
-def _plain(number: float) -> float:
-    return int(number) if number == int(number) else number
-
-
-def batch_unit_words(read: Reader) -> object:
-    """`batch_unit` in words: "4 samples per GPU x 8 GPUs"."""
-    factors = _batch_factors(read)
-    if factors is None:
-        return UNKNOWN
-    return " x ".join(f"{_plain(number)} {words}" for number, words in factors) or "1 sample"
-
-
-def batch_nearest(read: Reader) -> object:
-    """The nearest multiples of `batch_unit` around the total batch, in words: "16 or 32"."""
-    unit, total = read.fact("batch_unit"), _number(read.given("train_batch_size"))
-    if not isinstance(unit, int) or unit <= 0 or total is None:
-        return UNKNOWN
-    below = int(total // unit) * unit
-    return f"{below} or {below + unit}" if below > 0 else str(unit)
-
-
-def precision(read: Reader) -> object:
-    """The dtype that the model is cast to: "bf16", "fp16", or "fp32" where neither section is enabled."""
-    bf16, fp16 = read.value("bf16.enabled"), read.value("fp16.enabled")
-    if bf16 is True:
-        return "bf16"
-    if fp16 is True:
-        return "fp16"
-    return "fp32" if bf16 is False and fp16 is False else UNKNOWN
-
+from dsconf.config.batch import (
+    accumulation_steps,
+    batch,
+    batch_nearest,
+    batch_problem,
+    batch_unit,
+    batch_unit_words,
+    data_parallel_world,
+    micro_batch,
+    total_batch,
+)
+from dsconf.config.effective import Config, Facts, Reader
+from dsconf.config.training import (
+    accumulation_dtype,
+    communication_dtype,
+    epsilon,
+    has_optimizer,
+    learning_rate,
+    offloads_optimizer,
+    optimizer_class,
+    overlap_comm,
+    precision,
+    warmup_max_lr,
+    weight_decay,
+)
 
 FACTS: dict[str, Callable[[Reader], object]] = {
     fact.__name__: fact
@@ -266,12 +36,43 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         data_parallel_world,
         batch,
         batch_problem,
+        total_batch,
         accumulation_steps,
         micro_batch,
         batch_unit,
         batch_unit_words,
         batch_nearest,
         precision,
+        has_optimizer,
+        offloads_optimizer,
+        optimizer_class,
+        learning_rate,
+        epsilon,
+        weight_decay,
+        overlap_comm,
+        communication_dtype,
+        accumulation_dtype,
+        warmup_max_lr,
     )
 }
 """Every fact by the name that conditions and readers use for it (`fact.batch_problem`)."""
+
+
+def facts_of(config: Config) -> Facts:
+    """The facts of a Config."""
+    return Facts(config, FACTS)
+
+
+WITH_DEFAULTS = {
+    "train_batch_size": "total_batch",
+    "train_micro_batch_size_per_gpu": "micro_batch",
+    "gradient_accumulation_steps": "accumulation_steps",
+    "communication_data_type": "communication_dtype",
+    "data_types.grad_accum_dtype": "accumulation_dtype",
+    "zero_optimization.overlap_comm": "overlap_comm",
+    "optimizer.params.lr": "learning_rate",
+    "optimizer.params.eps": "epsilon",
+    "optimizer.params.weight_decay": "weight_decay",
+    "scheduler.params.warmup_max_lr": "warmup_max_lr",
+}
+"""Keys whose value depends on other keys where they are not written, with the fact that says it."""

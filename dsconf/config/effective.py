@@ -1,8 +1,8 @@
-"""Effective values: for each key what the framework ends up with, and where that comes from."""
+"""Effective values: for each key what the framework ends up with, where that comes from, and how facts read them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from dsconf.config.coerce import Invalid, coerce
@@ -11,7 +11,7 @@ from dsconf.document.node import Document, Entry
 
 Spec = Mapping[str, Any]
 """A node of a key table (see `dsconf.formats.deepspeed.table`)."""
-Origin = Literal["written", "default", "dropped", "filled", "overridden", "invalid", "absent"]
+Origin = Literal["written", "default", "dropped", "filled", "overridden", "derived", "invalid", "absent"]
 
 
 class _Unknown:
@@ -30,7 +30,8 @@ class Value(NamedTuple):
     """An effective value (or UNKNOWN) and its origin.
 
     `dropped`: "auto" where the framework puts its default; `filled`: "auto" that Trainer or Accelerate replaces;
-    `invalid`: written, and refused; `absent`: not written and without a default.
+    `derived`: it follows from other keys (`resolve` says so); `invalid`: written, and refused; `absent`: not written
+    and without a default.
     """
 
     value: object
@@ -128,6 +129,84 @@ class Config:
                 continue
             return False
         return True
+
+
+class Derived(NamedTuple):
+    """The value of a fact (or UNKNOWN) and what it was derived from."""
+
+    value: object
+    paths: frozenset[str]
+    missing_context: frozenset[str]
+    """Fields of the Context that it asked for, and that are not known."""
+
+
+class Reader:
+    """Reads a Config for one fact and records what was read."""
+
+    def __init__(self, config: Config, lookup: Callable[[str], Derived]) -> None:
+        self._config = config
+        self._lookup = lookup
+        self.paths: set[str] = set()
+        self.missing_context: set[str] = set()
+
+    def value(self, path: str) -> object:
+        """The effective value of a path."""
+        self.paths.add(path)
+        return self._config.value(path)
+
+    def given(self, path: str) -> object:
+        """The value of a path, None where it is not written or null."""
+        self.paths.add(path)
+        return self._config.value(path) if self._config.raw(path) is not None else None
+
+    def written(self, path: str) -> object:
+        """The value of a path as it is written, None where it is not written."""
+        self.paths.add(path)
+        return self._config.raw(path)
+
+    def present(self, path: str) -> bool:
+        """Whether a path is written."""
+        self.paths.add(path)
+        return self._config.present(path)
+
+    def context(self, name: str) -> object:
+        """A field of the Context, UNKNOWN where it is not given."""
+        value = getattr(self._config.context, name)
+        if value is None:
+            self.missing_context.add(name)
+            return UNKNOWN
+        return value
+
+    def fact(self, name: str) -> object:
+        """Another fact; what it was derived from counts for this one too."""
+        derived = self._lookup(name)
+        self.paths |= derived.paths
+        self.missing_context |= derived.missing_context
+        return derived.value
+
+
+class Facts:
+    """The facts of one Config, each computed once, when it is asked for."""
+
+    def __init__(self, config: Config, known: Mapping[str, Callable[[Reader], object]]) -> None:
+        """`known` are the facts by name: `dsconf.config.derive.FACTS`."""
+        self.config = config
+        self._functions = known
+        self._derived: dict[str, Derived] = {}
+
+    def value(self, name: str) -> object:
+        """The value of a fact, or UNKNOWN. Raises KeyError for a name that is no fact."""
+        return self.derived(name).value
+
+    def derived(self, name: str) -> Derived:
+        """A fact with what it was derived from. Raises KeyError for a name that is no fact."""
+        known = self._derived.get(name)
+        if known is None:
+            reader = Reader(self.config, self.derived)
+            value = self._functions[name](reader)
+            paths, missing = frozenset(reader.paths), frozenset(reader.missing_context)
+            known = self._derived[name] = Derived(value, paths, missing)
+        return known
 
 
 def _default(spec: Spec, origin: Origin) -> Value:

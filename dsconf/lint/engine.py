@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from dsconf.config.context import CONSUMER_NAMES, Context
-from dsconf.config.derive import Facts
+from dsconf.config.derive import facts_of
 from dsconf.config.effective import UNKNOWN, Config
 from dsconf.document.json_scanner import scan
 from dsconf.document.node import Document, Node, Span
 from dsconf.document.source import Unusable, check_file, read_text
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.evaluate import Scope
-from dsconf.lint.finding import Finding, Related, place_of, printable
+from dsconf.lint.finding import Finding, Related, Result, place_of, printable
 from dsconf.lint.recognise import is_deepspeed, other_format
 from dsconf.lint.schema import Event, events
 
 Rule = dict[str, Any]
-
-
-class Result(NamedTuple):
-    """What lint says of one file."""
-
-    file: str
-    findings: list[Finding]
-    unusable: bool = False
-    """The file could not be read; the finding says why."""
-    skipped: str | None = None
-    """Why the file was not judged."""
-    missing_context: tuple[tuple[str, str], ...] = ()
-    """Rules that could not be decided, each with the field of the context that it would have needed."""
-    text: str | None = None
-    """The text, for reporters that show it."""
 
 
 def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
@@ -64,7 +49,7 @@ def refuse_relaxations(document: Document, context: Context) -> None:
 
 def lint_config(config: Config, rules: list[Rule]) -> Result:
     """Run every rule over a Config."""
-    facts = Facts(config)
+    facts = facts_of(config)
     found: list[tuple[Span, Finding]] = []
     undecided: list[tuple[str, str]] = []
     happened = list(events(config))
@@ -139,7 +124,7 @@ def unusable_result(path: str, problem: Unusable, rules: list[Rule], context: Co
     rule = next(rule for rule in rules if rule["name"] == problem.rule)
     document = Document(path, problem.text or "", Node("object", 0), [])
     config = Config(document, {"keys": {}}, context)
-    scope = Scope(config, Facts(config))
+    scope = Scope(config, facts_of(config))
     severity, fails = scope.first(rule["severity"]), scope.first(rule["fails"])
     place = place_of(document, problem.span or Span(0, 0))
     finding = Finding(

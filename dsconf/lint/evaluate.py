@@ -11,8 +11,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dsconf.config.derive import Facts
-from dsconf.config.effective import UNKNOWN, Config
+from dsconf.config.effective import UNKNOWN, Config, Facts
 from dsconf.formats.deepspeed.optimizers import optimizer_known
 from dsconf.lint.nearest import nearest_optimizer
 

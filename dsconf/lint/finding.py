@@ -1,4 +1,4 @@
-"""What a rule found: frozen, with every place already in lines and columns."""
+"""What the rules found in a file: frozen, with every place already in lines and columns."""
 
 from __future__ import annotations
 
@@ -45,6 +45,21 @@ class Finding(NamedTuple):
     related: tuple[Related, ...] = ()
     url: str = ""
     """The page of the rule."""
+
+
+class Result(NamedTuple):
+    """What lint says of one file."""
+
+    file: str
+    findings: list[Finding]
+    unusable: bool = False
+    """The file could not be read; the finding says why."""
+    skipped: str | None = None
+    """Why the file was not judged."""
+    missing_context: tuple[tuple[str, str], ...] = ()
+    """Rules that could not be decided, each with the field of the context that it would have needed."""
+    text: str | None = None
+    """The text, for reporters that show it."""
 
 
 def printable(text: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dsconf.config.effective import Config
-from dsconf.formats.deepspeed.read import FIELDS, Reading, Remark
 from dsconf.formats.outcome import Item, Landing, Outcome, worst
+from dsconf.formats.reading import Reading, Remark
 from dsconf.plan import Plan
 
 MEASURED: dict[tuple[str, bool], str] = {
@@ -62,7 +62,7 @@ def assemble(config: Config, reading: Reading, landings: Mapping[str, Landing], 
     items = list(reading.items)
     done = {item.key for item in items}
     order = {written.path: place for place, written in enumerate(config.written)}
-    placed = [path for path in FIELDS if config.present(path) or path in reading.in_force]
+    placed = [path for path in reading.fields if config.present(path) or path in reading.in_force]
     items += [_placed(path, config, reading, landings) for path in placed if path not in done]
     items.sort(key=lambda item: (not item.written, order.get(item.key, len(order)), item.key))
     overall = worst([item.outcome for item in items])
@@ -75,7 +75,7 @@ def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, 
     written = config.present(path)
     default = None if written else reading.in_force[path]
     value = config.raw(path) if default is None else default.value
-    landing = landings.get(FIELDS[path])
+    landing = landings.get(reading.fields[path])
     if landing is None:
         section = path.partition(".")[0]
         return Item(path, value, "unsupported", note=f"it belongs to the {section}, which is not translated")

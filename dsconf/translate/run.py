@@ -12,9 +12,11 @@ from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
 from dsconf.document.source import Unusable, read_text
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.formats.deepspeed.read import FIELDS, Reading, read
+from dsconf.formats.deepspeed.read import read
 from dsconf.formats.fsdp2.write import write
-from dsconf.lint.engine import Result, lint_config, refuse_relaxations, unusable_result
+from dsconf.formats.reading import Reading
+from dsconf.lint.engine import lint_config, refuse_relaxations, unusable_result
+from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
 from dsconf.plan import Wrapping
 from dsconf.translate.report import Report, assemble
@@ -78,7 +80,7 @@ def _origin(path: str) -> str:
 def _labels(config: Config, reading: Reading) -> dict[str, str]:
     """For each field of the Plan the key that its value comes from."""
     labels: dict[str, str] = {}
-    for path, field in FIELDS.items():
+    for path, field in reading.fields.items():
         if config.present(path):
             labels[field] = path
         else:

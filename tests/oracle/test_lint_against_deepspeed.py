@@ -13,7 +13,8 @@ from corpus import corpus_json
 
 from dsconf.config.context import Consumer, Context
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.lint.engine import Result, lint_config, lint_file
+from dsconf.lint.engine import lint_config, lint_file
+from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
 
 from .judge import BATCH_KEYS, OTHERS, Constraint, Fault, engine_finds, faults, read

@@ -11,8 +11,9 @@ from dsconf.config.context import Consumer, Context
 from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.formats.deepspeed.read import FIELDS, Reading, read
+from dsconf.formats.deepspeed.read import FIELDS, read
 from dsconf.formats.outcome import Item
+from dsconf.formats.reading import Reading
 from dsconf.plan import Optimizer, Plan, Schedule, Unresolved
 
 ZERO3: dict[str, Any] = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from configs import config_of
 
-from dsconf.config.derive import FACTS, Derived, Facts, Triangle
-from dsconf.config.effective import UNKNOWN
+from dsconf.config.batch import Triangle
+from dsconf.config.derive import FACTS, facts_of
+from dsconf.config.effective import UNKNOWN, Derived, Facts
 
 NAMES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
@@ -17,7 +18,7 @@ NAMES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumul
 def facts(*triangle: object, world_size: int | None = None, **keys: Any) -> Facts:
     """The facts of a config with these batch keys; None leaves one out."""
     written = {name: value for name, value in zip(NAMES, triangle, strict=False) if value is not None}
-    return Facts(config_of({**written, **keys}, world_size=world_size))
+    return facts_of(config_of({**written, **keys}, world_size=world_size))
 
 
 def deepspeed(total: float | None, micro: float | None, steps: float | None, world: float) -> object:
@@ -107,7 +108,7 @@ def test_problem(triangle: tuple[object, ...], world: int | None, problem: objec
 
 
 def test_infinity_is_unknown() -> None:
-    found = Facts(config_of('{"train_batch_size": 1e400}', world_size=8))
+    found = facts_of(config_of('{"train_batch_size": 1e400}', world_size=8))
     assert {name: found.value(name) for name in ("batch_problem", "batch_nearest")} == {
         "batch_problem": UNKNOWN,
         "batch_nearest": UNKNOWN,
@@ -116,7 +117,7 @@ def test_infinity_is_unknown() -> None:
 
 def test_null_is_as_if_it_were_not_written() -> None:
     config = config_of({"train_batch_size": None, "train_micro_batch_size_per_gpu": 2}, world_size=4)
-    assert Facts(config).value("batch") == Triangle(8, 2, 1, None)
+    assert facts_of(config).value("batch") == Triangle(8, 2, 1, None)
 
 
 @pytest.mark.parametrize(

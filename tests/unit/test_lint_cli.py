@@ -142,7 +142,7 @@ def test_help(option: str) -> None:
 def test_every_command_is_listed_and_exists() -> None:
     assert isinstance(main, click.Group)
     context = click.Context(main)
-    assert main.list_commands(context) == ["lint", "translate"]
+    assert main.list_commands(context) == ["lint", "resolve", "schema", "translate"]
     for name in main.list_commands(context):
         command = main.get_command(context, name)
         assert command is not None

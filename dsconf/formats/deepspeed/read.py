@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from dsconf.config.derive import Facts
+from dsconf.config.derive import facts_of
 from dsconf.config.effective import UNKNOWN, Config
 from dsconf.formats.deepspeed.fate import FATES
 from dsconf.formats.deepspeed.leftover import leftovers
-from dsconf.formats.outcome import Item, Outcome
+from dsconf.formats.outcome import Item
+from dsconf.formats.reading import Default, Reading, Remark
 from dsconf.plan import Batch, Clipping, Optimizer, Plan, Precision, Schedule, Sharding, Unresolved
 
 FIELDS = {
@@ -42,32 +43,6 @@ _FP16 = FATES["fp16.enabled"].note
 _PARTITIONS: tuple[_Partition, ...] = ("nothing", "optimizer", "gradients", "parameters")
 
 
-class Remark(NamedTuple):
-    """What the source itself makes of a key: the outcome is not better than this, whatever the target does."""
-
-    outcome: Outcome
-    note: str
-
-
-class Default(NamedTuple):
-    """A value that DeepSpeed puts where nothing is written."""
-
-    value: object
-    note: str = "DeepSpeed's default"
-
-
-class Reading(NamedTuple):
-    """A Plan and where it comes from."""
-
-    plan: Plan
-    items: list[Item]
-    """Keys without a place in the Plan, with their outcome."""
-    remarks: dict[str, Remark]
-    """By key."""
-    in_force: dict[str, Default]
-    """Keys that are not written and whose defaults change training."""
-
-
 def read(config: Config) -> Reading:
     """Read a Config that lint has no error for.
 
@@ -79,7 +54,7 @@ def read(config: Config) -> Reading:
 class _Reader:
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.facts = Facts(config)
+        self.facts = facts_of(config)
         self.items: list[Item] = []
         self.remarks: dict[str, Remark] = {}
         self.in_force: dict[str, Default] = {}
@@ -96,18 +71,18 @@ class _Reader:
         )
         self._remark_on_rounding(plan)
         self.items += leftovers(self.config, plan, set(FIELDS), self.items)
-        return Reading(plan, self.items, self.remarks, self.in_force)
+        return Reading(plan, FIELDS, self.items, self.remarks, self.in_force)
 
     def _value(self, path: str) -> Any:
         """The effective value; Unresolved where it is left open ("auto", or missing without a default)."""
         value = self.config.value(path)
         return Unresolved(key=path) if value is UNKNOWN else value
 
-    def _or_default(self, path: str, default: float) -> Any:
+    def _or_default(self, path: str, default: object) -> Any:
         """The value, or a default that changes training and depends on other keys."""
-        if self.config.present(path):
+        if self.config.present(path) or default is UNKNOWN:
             return self._value(path)
-        self.in_force[path] = Default(default)
+        self.in_force[path] = Default(default, "DeepSpeed's default")
         return default
 
     def _unsupported(self, path: str, note: str, action: str | None = None) -> None:
@@ -203,7 +178,7 @@ class _Reader:
             self.remarks["optimizer.type"] = Remark(
                 "exact", "DeepSpeed's Adam is AdamW unless adam_w_mode is false"
             )
-        torch_adam = self.config.value("optimizer.params.torch_adam") is True
+        torch_adam = str(self.facts.value("optimizer_class")).startswith("torch.")
         betas = self._value("optimizer.params.betas")
         if isinstance(betas, list):
             good = len(betas) == 2 and all(isinstance(beta, int | float) for beta in betas)
@@ -214,10 +189,10 @@ class _Reader:
             self.remarks["optimizer.type"] = Remark("close", f"{known.note}; {note}" if known else note)
         return Optimizer(
             name="AdamW",
-            lr=self._or_default("optimizer.params.lr", 0.001),
+            lr=self._or_default("optimizer.params.lr", self.facts.value("learning_rate")),
             betas=betas,
             eps=self._value("optimizer.params.eps"),
-            weight_decay=self._or_default("optimizer.params.weight_decay", 0.01 if torch_adam else 0.0),
+            weight_decay=self._or_default("optimizer.params.weight_decay", self.facts.value("weight_decay")),
         )
 
     def _schedule(self) -> Schedule | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from dsconf.lint.engine import Result
+from dsconf.lint.finding import Result
 
 FORMATS = ("full", "concise", "json")
 """The values of --output-format; each names the module beside this one."""

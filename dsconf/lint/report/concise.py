@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dsconf.lint.engine import Result
-from dsconf.lint.finding import printable
+from dsconf.lint.finding import Result, printable
 from dsconf.lint.report.summary import summary
 
 

@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from dsconf.document.node import line_starts
-from dsconf.lint.engine import Result
-from dsconf.lint.finding import Finding, Place, printable
+from dsconf.lint.finding import Finding, Place, Result, printable
 from dsconf.lint.report.summary import summary
 
 _WIDEST = 120

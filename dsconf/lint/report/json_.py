@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dsconf.lint.engine import Result
-from dsconf.lint.finding import Finding
+from dsconf.lint.finding import Finding, Result
 
 
 def render(results: Sequence[Result]) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsconf.config.context import OPTIONS
-from dsconf.lint.engine import Result
-from dsconf.lint.finding import printable
+from dsconf.lint.finding import Result, printable
 
 
 def counted(number: int, noun: str) -> str:

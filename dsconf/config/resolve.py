@@ -1,0 +1,86 @@
+"""What every key ends up as: the answer to "what will auto become?"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dsconf.config.context import CONSUMER_NAMES
+from dsconf.config.derive import WITH_DEFAULTS, facts_of
+from dsconf.config.effective import UNKNOWN, Config, Origin, Spec
+
+
+class Row(NamedTuple):
+    """One key."""
+
+    path: str
+    value: object
+    """UNKNOWN where the file and its context don't determine it."""
+    origin: Origin
+    note: str = ""
+    line: int | None = None
+    """Where the key stands in the file."""
+
+
+def resolve(config: Config) -> list[Row]:
+    """Every declared key, in the order of the key table.
+
+    A section has no row of its own, except one that is off while it is not written (its default is null): then that
+    row stands for its keys. Keys that were removed appear only where they are written.
+    """
+    facts = facts_of(config)
+    rows = []
+    for path, section, spec in _leaves(config):
+        entry = config.entry(path)
+        if spec.get("status") == "removed" and entry is None:
+            continue
+        line = config.document.position(entry.key_span.start)[0] if entry else None
+        value, origin = config.effective(path)
+        note = ""
+        fact = WITH_DEFAULTS.get(path)
+        if fact is not None and (origin in ("default", "absent", "dropped") or value is None):
+            derived = facts.derived(fact)
+            if derived.value is not UNKNOWN and derived.value != value:
+                value, origin = derived.value, "derived"
+                note = "from " + ", ".join(sorted(derived.paths - {path}))
+        elif entry is None and section.get("unknown") == "depends":
+            note = f"where {config.raw(path.partition('.')[0] + '.type')} takes it"
+        rows.append(Row(path, value, origin, note or _note(config, spec, origin), line))
+    return rows
+
+
+def _leaves(config: Config) -> Iterator[tuple[str, Spec, Spec]]:
+    """Path, section and node of every key that gets a row."""
+    stack: list[tuple[str, Spec, Spec]] = [("", config.table, config.table)]
+    while stack:
+        path, section, spec = stack.pop()
+        off = path and spec.get("default", ()) is None and not config.present(path)
+        if "keys" not in spec or off:
+            yield path, section, spec
+            continue
+        below = [
+            (f"{path}.{name}" if path else name, spec, child)
+            for name, child in spec["keys"].items()
+            if "alias" not in child
+        ]
+        stack.extend(reversed(below))
+
+
+def _note(config: Config, spec: Spec, origin: Origin) -> str:
+    """What a person has to know about an origin."""
+    if origin == "filled":
+        consumer = config.context.consumer
+        names = (
+            [CONSUMER_NAMES[consumer]] if consumer else [CONSUMER_NAMES[name] for name in spec["filled_by"]]
+        )
+        return f'"auto": {" or ".join(names)} fills it'
+    if origin == "dropped":
+        return '"auto": DeepSpeed takes its default'
+    if origin == "invalid":
+        return "DeepSpeed refuses what is written"
+    return ""
+
+
+def known(row: Row) -> bool:
+    """Whether the value is determined."""
+    return row.value is not UNKNOWN

@@ -1,0 +1,37 @@
+"""What a reader of a format gives: the Plan, and what it says of the keys itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dsconf.formats.outcome import Item, Outcome
+from dsconf.plan import Plan
+
+
+class Remark(NamedTuple):
+    """What the source itself makes of a key: the outcome is not better than this, whatever the target does."""
+
+    outcome: Outcome
+    note: str
+
+
+class Default(NamedTuple):
+    """A value that the source puts where nothing is written."""
+
+    value: object
+    note: str = "the default"
+
+
+class Reading(NamedTuple):
+    """A Plan and where it comes from."""
+
+    plan: Plan
+    fields: Mapping[str, str]
+    """The field of the Plan that each key goes to."""
+    items: list[Item]
+    """Keys without a place in the Plan, with their outcome."""
+    remarks: dict[str, Remark]
+    """By key."""
+    in_force: dict[str, Default]
+    """Keys that are not written, and whose defaults change training."""

@@ -6,7 +6,7 @@ It repeats the lax conversions of pydantic without importing it: lint runs this 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 Node = Mapping[str, Any]
@@ -29,8 +29,10 @@ _WORDS = {
     "list": "a list",
     "object": "an object",
     "any": "any value",
+    "null": "nothing: JSON can't hold it",
 }
-_PLURALS = {"int": "integers", "float": "numbers", "bool": "booleans", "str": "strings"}
+_PLURALS = {"int": "integers", "float": "numbers", "bool": "booleans", "str": "strings", "object": "objects"}
+_CONVERTERS: dict[str, Callable[[Any], object]] = {"int": int, "str": str, "bool": bool}
 _LIMITS = (("exclusive_min", "above"), ("max", "up to"), ("exclusive_max", "below"))
 
 
@@ -47,11 +49,11 @@ class _Refused(Exception):
     pass
 
 
-def coerce(node: Node, reader: str, value: object) -> object | Invalid:
+def coerce(node: Node, reader: str, value: object, *, strict: bool = False) -> object | Invalid:
     """What becomes of `value` in the key that `node` of a key table describes.
 
-    `reader` is that of the section that holds the key: "pydantic" converts, and takes "auto" for an absent
-    key; "strict" is a pydantic section that was told not to do the latter; "raw" keeps a value as it is.
+    `reader` is that of the section that holds the key: "pydantic" converts, and takes "auto" for an absent key,
+    but not where the section is `strict`; "raw" keeps a value as it is.
     """
     if node.get("status") == "removed":
         return Invalid(node.get("wrong_fails", "parse"), "nothing: the key was removed")
@@ -62,7 +64,7 @@ def coerce(node: Node, reader: str, value: object) -> object | Invalid:
         return node.get("default")
     if reader == "raw":
         return _raw(node, types, value)
-    if value == "auto" and reader != "strict":
+    if value == "auto" and not strict:
         return node.get("default")
     try:
         return _lax(node, types, value)
@@ -74,6 +76,8 @@ def expected(node: Node) -> str:
     """What a key takes, in words."""
     types = _types(node)
     values = [json.dumps(value) for value in node.get("values", ())]
+    if types == ["null"] and node.get("nullable"):
+        return "null"
     if values and len(types) == 1:
         words = "one of " + ", ".join(values)
     else:
@@ -83,9 +87,11 @@ def expected(node: Node) -> str:
 
 
 def _words(node: Node, kind: str) -> str:
+    if kind == "list" and "item_values" in node:
+        return "a list of " + ", ".join(json.dumps(value) for value in node["item_values"])
     if kind == "list" and "items" in node:
         return f"a list of {_PLURALS[node['items']]}"
-    words = _WORDS[kind]
+    words = _WORDS[kind] + (", not empty" if node.get("not_empty") else "")
     if kind not in _NUMBERS:
         return words
     if "min" in node and "max" in node:
@@ -113,6 +119,10 @@ def _in_bounds(node: Node, number: float) -> bool:
 def _raw(node: Node, types: list[str], value: object) -> object | Invalid:
     if "any" in types:
         return value
+    if node.get("not_empty"):
+        return value or Invalid("parse", expected(node))
+    if node.get("converts"):
+        return _converted(node, types, value)
     wrong: Fails | None = node.get("wrong_fails")
     if "object" in types:
         if "bool" in types and isinstance(value, bool):
@@ -123,13 +133,29 @@ def _raw(node: Node, types: list[str], value: object) -> object | Invalid:
     elif wrong is None or (value is None and node.get("nullable")):
         fails = None
     elif "bool" in types:
-        fails = None if isinstance(value, int) else wrong
+        # Either it is compared with true and false, or combined with another by `|`.
+        fits = value in node["values"] if "values" in node else isinstance(value, int)
+        fails = None if fits else wrong
     else:
-        text = value.lower() if isinstance(value, str) and node.get("ignore_case") else value
+        text = _in_declared_case(node, value) if node.get("ignore_case") else value
         if _raw_text_fits(node, types, text):
             return text
         fails = wrong
     return value if fails is None else Invalid(fails, expected(node))
+
+
+def _converted(node: Node, types: list[str], value: object) -> object | Invalid:
+    """What Python's own int(), str() or bool() makes of a value."""
+    try:
+        return _CONVERTERS[types[0]](value)
+    except (TypeError, ValueError, OverflowError):
+        return Invalid("parse", expected(node))
+
+
+def _in_declared_case(node: Node, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return next((known for known in node["values"] if known.lower() == value.lower()), value)
 
 
 def _raw_number_fails(node: Node, types: list[str], value: object) -> Fails | None:
@@ -156,7 +182,8 @@ def _raw_text_fits(node: Node, types: list[str], value: object) -> bool:
     if isinstance(value, str):
         return "str" in types and value in node.get("values", (value,))
     if isinstance(value, list):
-        return "list" in types and all(isinstance(item, str) for item in value)
+        kind = dict if node.get("items") == "object" else str
+        return "list" in types and all(isinstance(item, kind) for item in value)
     return False
 
 
@@ -169,9 +196,12 @@ def _lax(node: Node, types: list[str], value: object) -> object:
             raise _Refused
         return [value] if "list" in types else value
     if "list" in types and isinstance(value, list):
-        if not all(isinstance(item, str) for item in value):
+        if node.get("items") == "str" and not all(isinstance(item, str) for item in value):
             raise _Refused
-        return list(dict.fromkeys(value))
+        if not all(item in node.get("item_values", value) for item in value):
+            raise _Refused
+        # What takes a single string too is made a list without repetitions.
+        return list(dict.fromkeys(value)) if "str" in types else value
     if "bool" in types:
         return _bool(value)
     if "int" in types:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from dsconf.config.coerce import Invalid, coerce
 from dsconf.config.context import Context
-from dsconf.document.node import Document, Entry
+from dsconf.document.node import Document, Entry, Node
 
 Spec = Mapping[str, Any]
 """A node of a key table (see `dsconf.formats.deepspeed.table`)."""
@@ -47,7 +47,7 @@ class Written(NamedTuple):
     section: Spec
     """The table's node of the object that holds the key."""
     spec: Spec | None
-    """The table's node of the key; None where the section does not declare it."""
+    """The table's node of the key, as it holds for the spelling; None where the section does not declare it."""
 
 
 class Config:
@@ -93,28 +93,38 @@ class Config:
         """The effective value with its origin. Raises KeyError for a path that the table does not declare."""
         section, spec = spec_at(self.table, path)
         if path in self.overrides:
-            return self._settle(section, spec, self.overrides[path], "overridden")
+            return self._settle(path, section, spec, self.overrides[path], "overridden")
         item = self._by_path.get(path)
         if item is not None:
-            return self._settle(section, spec, item.entry.node.plain(), "written")
+            return self._settle(path, section, item.spec or spec, item.entry.node.plain(), "written")
         if not self._defaults_hold(path):
             return Value(UNKNOWN, "invalid")
         return _default(spec, "default")
 
-    def _settle(self, section: Spec, spec: Spec, raw: object, origin: Origin) -> Value:
+    def strict(self, path: str) -> bool:
+        """Whether the section that holds `path` does not take "auto" for an absent key.
+
+        Pydantic sections take a key `strict` themselves, which asks for that.
+        """
+        return bool(self.raw(f"{path.rpartition('.')[0]}.strict"))
+
+    def _settle(self, path: str, section: Spec, spec: Spec, raw: object, origin: Origin) -> Value:
+        reader = section.get("reader", "raw")
+        strict = reader == "pydantic" and self.strict(path)
         if raw == "auto" and "auto" not in spec.get("values", ()):
             fillers = spec.get("filled_by", ())
             consumer = self.context.consumer
             if fillers and (consumer is None or consumer in fillers):
                 return Value(UNKNOWN, "filled")
-            if section.get("reader") == "pydantic":
+            if reader == "pydantic" and not strict:
                 return _default(spec, "dropped")
-            return Value(UNKNOWN, "invalid")
-        value = coerce(spec, section.get("reader", "raw"), raw)
+            if reader == "raw":
+                return Value(UNKNOWN, "invalid")
+        value = coerce(spec, reader, raw, strict=strict)
         return Value(UNKNOWN, "invalid") if isinstance(value, Invalid) else Value(value, origin)
 
     def _defaults_hold(self, path: str) -> bool:
-        """Whether the sections above `path` are objects, or absent, so that its default applies."""
+        """Whether the sections above `path` are objects (or lists of them), or absent, so that its default applies."""
         keys = path.split(".")
         for depth in range(1, len(keys)):
             above = ".".join(keys[:depth])
@@ -122,10 +132,12 @@ class Config:
             if item is None or item.entry.node.kind == "object":
                 continue
             spec = item.spec or {}
+            if item.entry.node.kind == "array" and "items" in spec and "each" in spec:
+                continue
             raw = item.entry.node.plain()
             if raw is None and spec.get("nullable"):
                 continue
-            if raw == "auto" and item.section.get("reader") == "pydantic":
+            if raw == "auto" and item.section.get("reader") == "pydantic" and not self.strict(above):
                 continue
             return False
         return True
@@ -219,30 +231,52 @@ def spec_at(table: Spec, path: str) -> tuple[Spec, Spec]:
     """The table's nodes of the section that holds `path` and of the key itself. Raises KeyError."""
     section, spec = table, table
     for key in path.split("."):
-        section, spec = spec, spec.get("keys", {})[key]
+        section, below = spec, spec.get("keys", {}).get(key, spec.get("each"))
+        if below is None:
+            raise KeyError(path)
+        spec = below
     return section, spec
 
 
 def _walk(document: Document, table: Spec) -> list[Written]:
     """Every key of the declared sections that counts (of one written twice the last), in the order of the text."""
     found: list[Written] = []
-    stack = [("", table, document.root)]
+    stack = [("", table, document.root, True)]
     while stack:
-        prefix, section, node = stack.pop()
+        prefix, section, node, canonical = stack.pop()
         below = []
-        keys = section["keys"]
+        keys = section.get("keys", {})
         members = node.members()
         for entry in members.values():
-            spec = keys.get(entry.key)
-            name = spec["alias"] if spec and "alias" in spec else entry.key
-            spec = keys[name] if spec else None
+            spec = keys.get(entry.key, section.get("each"))
+            name = entry.key
+            direct = canonical
+            if spec and "alias" in spec:
+                name, direct = spec["alias"], False
+                spec = {**keys[name], **spec}
+            if spec and not direct:
+                # Who fills "auto" does not look for other spellings.
+                spec = {field: value for field, value in spec.items() if field not in ("alias", "filled_by")}
             path = f"{prefix}.{name}" if prefix else name
             found.append(Written(path, entry, section, spec))
             # Of a section in two spellings the canonical one counts, unless it is null.
-            canonical = members.get(name, entry)
-            shadowed = canonical is not entry and canonical.node.kind != "null"
-            if spec is not None and "keys" in spec and entry.node.kind == "object" and not shadowed:
-                below.append((path, spec, entry.node))
+            counting = members.get(name, entry)
+            if spec is not None and (counting is entry or counting.node.kind == "null"):
+                below += [
+                    (place, inner, each, direct) for place, inner, each in _below(path, spec, entry.node)
+                ]
         stack.extend(reversed(below))
     found.sort(key=lambda item: item.entry.key_span)
     return found
+
+
+def _below(path: str, spec: Spec, node: Node) -> list[tuple[str, Spec, Node]]:
+    """The objects in the value of a key whose own keys are declared: path, the table's node, the value."""
+    if node.kind == "object" and ("keys" in spec or ("each" in spec and "items" not in spec)):
+        return [(path, spec, node)]
+    if node.kind == "array" and "items" in spec and "each" in spec:
+        objects = [
+            (f"{path}.{i}", element) for i, element in enumerate(node.elements) if element.kind == "object"
+        ]
+        return [(place, spec["each"], element) for place, element in objects]
+    return []

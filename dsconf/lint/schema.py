@@ -73,14 +73,8 @@ def _says_nothing(config: Config, item: Written) -> bool:
 
 def _is_dropped(config: Config, item: Written) -> bool:
     """Whether DeepSpeed drops the key for its value "auto"."""
-    return item.entry.node.scalar == "auto" and _reader(config, item) == "pydantic"
-
-
-def _reader(config: Config, item: Written) -> str:
-    """How the section of a key reads it (see `coerce`): `strict` in a pydantic section keeps "auto" in it."""
-    reader: str = item.section.get("reader", "raw")
-    strict = reader == "pydantic" and config.raw(f"{_above(item.path)}.strict")
-    return "strict" if strict else reader
+    pydantic = item.section.get("reader") == "pydantic"
+    return pydantic and item.entry.node.scalar == "auto" and not config.strict(item.path)
 
 
 def _above(path: str) -> str:
@@ -144,7 +138,7 @@ def _is_current(keys: Mapping[str, Spec], name: str) -> bool:
 def _is_ignored_name(config: Config, item: Written) -> bool:
     """Whether even a strict section lets the key pass.
 
-    Pydantic sections take a key `strict` themselves, and drop what is "auto" unless that is true.
+    Pydantic sections take a key `strict` themselves, and unless that is true they drop what is "auto".
     """
     pydantic = item.section.get("reader") == "pydantic"
     return _is_dropped(config, item) or (pydantic and item.entry.key == "strict")
@@ -163,10 +157,8 @@ def _removed(item: Written) -> Event:
 
 
 def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
-    spec: Spec = item.spec or {}
-    if _is_alias(item) and item.section.get("reader", "raw") == "raw":
-        spec = {**spec, "nullable": False}  # DeepSpeed looks for a null in the new spelling only.
-    found = wrong_value(spec, _reader(config, item), item.entry.node.plain())
+    spec, reader = item.spec or {}, item.section.get("reader", "raw")
+    found = wrong_value(spec, reader, item.entry.node.plain(), strict=config.strict(item.path))
     if found is not None:
         key = {"name": item.entry.key, "path": item.path, **found}
         yield Event("wrong-value", item.path, item.entry.span, key)

@@ -15,14 +15,14 @@ _DTYPES = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp
 _LARGEST = 2**63
 
 
-def wrong_value(spec: Spec, reader: str, raw: object) -> dict[str, object] | None:
+def wrong_value(spec: Spec, reader: str, raw: object, *, strict: bool = False) -> dict[str, object] | None:
     """What the rules for values read of a value that DeepSpeed refuses or takes for another one; None for a good one.
 
-    `spec` is the key's node of the table, `reader` as `coerce` takes it.
+    `spec` is the key's node of the table, `reader` and `strict` as `coerce` takes them.
     """
     if reader == "raw" and raw == "auto" and spec.get("filled_by"):
         return None  # a placeholder, and not for DeepSpeed
-    result = coerce(spec, reader, raw)
+    result = coerce(spec, reader, raw, strict=strict)
     if isinstance(result, Invalid):
         problem, fails, expected = _problem(spec, reader, raw), result.fails, result.expected
     elif reader == "raw" and _types(spec) == ["bool"] and isinstance(raw, str) and raw:

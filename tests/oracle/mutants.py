@@ -77,6 +77,12 @@ BASES: tuple[Config, ...] = (
     {**TOTAL, **BF16, **_zero(2, ignore_unused_parameters=True, allgather_partitions=True)},
     {**MICRO, **FP16, **WARMUP, "optimizer": {"type": "Adam", "params": {"eps": 1e-8}}, "log_level": "info"},
     {**MICRO, **BF16, "sequence_parallel_size": 1, "data_parallel_size": 1},
+    {**MICRO, "compile": {"passes": ["z3"]}, "timers": {"throughput": {"enabled": 0}}, "aio": {"block_size": 1}},
+    {**MICRO, "tensorboard": {"enabled": False, "job_name": "x"}, "comms_logger": {"prof_ops": []}, "pipeline": {}},
+    {**MICRO, "checkpoint": {"tag_validation": "FAIL", "writer": {"type": "fast"}}, "torch_autocast": {"enabled": 0}},
+    {**MICRO, "tensor_parallel": {"autotp_size": 1, "tp": {"tp_size": 1}}, "hybrid_engine": {"max_out_tokens": 512}},
+    {**MICRO, "data_efficiency": {"seed": 1, "data_sampling": {"dynamic_batching": {"min_batch_size": 1}}}},
+    {**MICRO, "expert_parallel": {"autoep_size": 1}, "autotuning": {"mp_size": 1, "model_info": {"num_layers": 2}}},
 )  # fmt: skip
 BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 WORLD_SIZES = (1, 2, 8, 64)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dsconf.config.coerce import Invalid, coerce
-from dsconf.formats.deepspeed.keys import load_keys
 
+from .declared import NODES, READ_AT_ONCE, SECTIONS, base_of, found, key_node, with_value
 from .judge import Config, deepspeed, read, torch
 
 pytestmark = pytest.mark.oracle
@@ -26,25 +26,16 @@ VALUES: list[Any] = [
     "1.0_0", "1_0", "0_.5", "1__0", "_1", "1_",
 ]  # fmt: skip
 
-# Keys that need others beside them before all their values can be read.
-BASES: dict[str, Config] = {
-    "train_batch_size": {},
-    "train_micro_batch_size_per_gpu": {},
-    "gradient_accumulation_steps": {"train_micro_batch_size_per_gpu": 1},
-    "sequence_parallel_size": {"train_micro_batch_size_per_gpu": 1},
-    "fp16.fp16_master_weights_and_grads": {"train_batch_size": 1, "zero_optimization": {"stage": 1}},
-    "bf16.bf16_master_weights_and_grads": {"train_batch_size": 1, "zero_optimization": {"stage": 1}},
-    "bf16.bf16_optimizer_states": {
-        "train_batch_size": 1,
-        "zero_optimization": {"stage": 1},
-        "bf16": {"bf16_master_weights_and_grads": True},
-    },
-    "zero_optimization.compute_grad_norm": {"train_batch_size": 1, "zero_optimization": {"stage": 1}},
-    "zero_optimization.offload_optimizer.ratio": {"train_batch_size": 1, "zero_optimization": {"stage": 3}},
-}
-
 # What one key alone can't reproduce: the values, and why they differ.
+_FALSE: list[Any] = [0, None, [], {}, ""]
 EXCEPTIONS: dict[str, tuple[list[Any], str]] = {
+    "aio.use_gds": ([v for v in VALUES if v], "on a CPU it may not be switched on"),
+    "data_efficiency.data_routing.random_ltd.enabled": (_FALSE, "anything false becomes false"),
+    "tensor_parallel.dtype": (["auto"], "its default, torch.float16, can't be written in JSON"),
+    "torch_autocast.lower_precision_safe_modules": (
+        [v for v in VALUES if isinstance(v, str | dict)],
+        "a string or an object is taken for the list of its letters or keys, until initialization",
+    ),
     "train_batch_size": ([1.5, 0.5, float("inf"), None], "the other batch sizes have to be found from it"),
     "train_micro_batch_size_per_gpu": ([None], "it or train_batch_size is needed"),
     "sequence_parallel_size": ([float("inf")], "it divides the world size, which rounds to 0"),
@@ -74,62 +65,17 @@ SHOWN_BY = {
 }
 
 
-def nodes(node: Config, path: str = "") -> Iterator[tuple[str, Config, Config]]:
-    """Every declared key: its path, its node, the node of its section."""
-    for name, below in node["keys"].items():
-        here = f"{path}.{name}" if path else name
-        if "alias" not in below:
-            yield here, below, node
-            if "keys" in below:
-                yield from nodes(below, here)
-
-
-NODES = {path: (node, section) for path, node, section in nodes(load_keys())}
-SECTIONS = ["", *(path for path, (node, _) in NODES.items() if "keys" in node)]
-# The arguments of optimizers and schedulers are not looked at before deepspeed.initialize.
-READ_AT_ONCE = [path for path in NODES if ".params." not in path]
-
-
-def with_value(base: Config, path: str, value: object) -> Config:
-    config = copy.deepcopy(base)
-    *sections, name = path.split(".")
-    place = config
-    for section in sections:
-        place = place.setdefault(section, {})
-        if section in ("optimizer", "scheduler"):
-            place.setdefault("type", "AdamW" if section == "optimizer" else "WarmupLR")
-    place[name] = value
-    return config
+STRICT = [path for path in READ_AT_ONCE if NODES[path][1].get("reader") == "pydantic"]
 
 
 def same(left: object, right: object) -> bool:
     return type(left) is type(right) and left == right
 
 
-def found(result: Any, path: str) -> tuple[bool, object]:
-    """Whether DeepSpeed keeps the value of a key, and that value."""
-    *sections, name = path.split(".")
-    if not sections:
-        attribute = result.__dict__.get(name, result)
-        dtypes = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}
-        if isinstance(attribute, torch.dtype):
-            attribute = dtypes[attribute]
-        return attribute is not result, attribute
-    top = {"zero_optimization": "zero_config", "fp16": "float16_config", "bf16": "bfloat16_config"}
-    if sections[0] not in top:
-        return False, None
-    place = getattr(result, top[sections[0]])
-    for section in sections[1:]:
-        place = getattr(place, section)
-    names = type(place).model_fields
-    value = getattr(place, name if name in names else name.removeprefix("stage3_"))
-    return True, str(value) if isinstance(value, Path) else value
-
-
 def difference(path: str, value: object) -> str | None:
     """How `coerce` and DeepSpeed differ over one value."""
     node, section = NODES[path]
-    result = read(with_value(BASES.get(path, {"train_batch_size": 1}), path, value))
+    result = read(with_value(base_of(path), path, value))
     ours = coerce(node, section.get("reader", "raw"), value)
     refused = isinstance(ours, Invalid) and ours.fails == "parse"
     if refused != isinstance(result, Exception):
@@ -157,6 +103,37 @@ def test_coerce_does_what_deepspeed_does(path: str) -> None:
     assert [text for value in values if (text := difference(path, value))] == []
 
 
+KEPT_NOWHERE = {
+    *(path for path in SHOWN_BY if SHOWN_BY[path]),
+    "allgather_size",
+    "data_parallel_size",
+    "datastates_ckpt",
+    "optimizer.type",
+    "sequence_parallel_size",
+    "tensor_parallel.dtype",
+    "vocabulary_size",
+}
+"""Keys of which DeepSpeedConfig has no value that could be compared."""
+
+
+def test_the_values_of_all_other_keys_are_compared() -> None:
+    def is_kept(path: str, value: object) -> bool:
+        result = read(with_value(base_of(path), path, value))
+        return not isinstance(result, Exception) and found(result, path)[0]
+
+    leaves = {
+        path
+        for path in READ_AT_ONCE
+        if "object" not in NODES[path][0]["type"] and NODES[path][0].get("status") != "removed"
+    }
+    values: tuple[Any, ...] = (0.5, 1, "a", True, None, [])
+    assert {
+        path
+        for path in leaves
+        if not any(is_kept(path, value) for value in (*NODES[path][0].get("values", ()), *values))
+    } == KEPT_NOWHERE
+
+
 @pytest.mark.parametrize("path", EXCEPTIONS)
 def test_every_exception_is_needed(path: str) -> None:
     assert all(difference(path, value) for value in EXCEPTIONS[path][0])
@@ -164,8 +141,8 @@ def test_every_exception_is_needed(path: str) -> None:
 
 @pytest.mark.parametrize("path", SECTIONS)
 def test_unknown_keys(path: str) -> None:
-    node = NODES[path][0] if path else load_keys()
-    base = {"train_batch_size": 1}
+    node = key_node(path)
+    base = base_of(f"{path}.unheard_of")
 
     def raises(name: str, value: object) -> bool:
         return isinstance(read(with_value(base, f"{path}.{name}" if path else name, value)), Exception)
@@ -175,15 +152,53 @@ def test_unknown_keys(path: str) -> None:
     assert not raises("strict", False)
 
 
-ZERO_KEYS = load_keys()["keys"]["zero_optimization"]["keys"]
+@pytest.mark.parametrize("path", STRICT)
+def test_a_strict_section_does_not_drop_auto(path: str) -> None:
+    section = path.rpartition(".")[0]
+    for truth in (True, "auto", 1, None, False, ""):
+        written = with_value(base_of(path), f"{section}.strict", truth)
+        refused = isinstance(read(with_value(written, path, "auto")), Exception)
+        ours = coerce(NODES[path][0], "pydantic", "auto", strict=bool(truth))
+        assert isinstance(ours, Invalid) == refused, truth
 
 
-@pytest.mark.parametrize("name", [name for name, node in ZERO_KEYS.items() if "alias" in node])
-def test_other_spellings(name: str) -> None:
-    canonical = ZERO_KEYS[name]["alias"]
-    written = read({"train_batch_size": 1, "zero_optimization": {name: "1"}})
-    assert found(written, f"zero_optimization.{canonical}")[1] == 1
-    assert isinstance(read({"train_batch_size": 1, "zero_optimization": {name: 1, canonical: 1}}), ValueError)
+@pytest.mark.parametrize(
+    "path", [path for path in SECTIONS if path and NODES[path][0].get("unknown") == "raises"]
+)
+def test_a_strict_section_refuses_an_unknown_key_with_auto(path: str) -> None:
+    assert isinstance(
+        read(with_value({"train_batch_size": 1}, path, {"strict": True, "new": "auto"})), Exception
+    )
+
+
+SPELLINGS = [
+    (path, name) for path in SECTIONS for name, node in key_node(path)["keys"].items() if "alias" in node
+]
+
+
+@pytest.mark.parametrize(("section", "name"), SPELLINGS)
+def test_other_spellings(section: str, name: str) -> None:
+    node = key_node(section)["keys"][name]
+    path = f"{section}.{node['alias']}" if section else node["alias"]
+    written = f"{section}.{name}" if section else name
+    base = {"train_batch_size": 1}
+    if "object" not in NODES[path][0]["type"]:
+        assert found(read(with_value(base, written, "1")), path)[1] == 1
+    else:
+        below = next(iter(NODES[path][0]["keys"]))
+        assert found(read(with_value(base, written, {below: "1"})), f"{path}.{below}")[1] == 1
+    ours = coerce({**NODES[path][0], **node}, NODES[path][1].get("reader", "raw"), None)
+    assert isinstance(read(with_value(base, written, None)), Exception) == isinstance(ours, Invalid)
+    both = read(with_value(with_value(base, written, {}), path, {}))
+    assert isinstance(both, Exception) == (NODES[path][1].get("unknown") == "raises")
+
+
+def test_the_comms_logger_is_on_whatever_its_switch_says() -> None:
+    assert NODES["comms_logger.enabled"][0]["status"] == "inert"
+    logger = importlib.import_module("deepspeed.utils.comms_logging").CommsLogger()
+    for section, on in ({"comms_logger": {"enabled": False}}, True), ({}, False):
+        logger.configure(read({"train_batch_size": 1, **section}).comms_config)
+        assert logger.enabled == on
 
 
 def test_the_defaults() -> None:

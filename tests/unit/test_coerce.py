@@ -21,6 +21,7 @@ def at(path: str) -> tuple[dict[str, Any], str]:
 
 
 Z = "zero_optimization"
+D = "data_efficiency.data_sampling.dynamic_batching"
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,19 @@ Z = "zero_optimization"
         ("scheduler.params.cycle_first_step_size", "5", "5"),
         ("datastates_ckpt", 7, 7),
         ("tensorboard", {"enabled": True}, {"enabled": True}),
+        ("checkpoint.tag_validation", "warn", "WARN"),
+        ("checkpoint.parallel_write.pipeline_stage", 1.0, 1.0),
+        ("autotuning.results_dir", 5, 5),
+        (f"{D}.min_batch_size", "7", 7),
+        (f"{D}.max_batch_size", 7.9, 7),
+        (f"{D}.verbose", "false", True),
+        (f"{D}.lr_scaling_method", 5, "5"),
+        ("compile.passes", ["z1", "z1"], ["z1", "z1"]),
+        ("comms_logger.prof_ops", ["all_reduce", 5], ["all_reduce", 5]),
+        ("tensor_parallel.injection_policy_tuple", [], []),
+        ("tensor_parallel.partition_config.layer_specs", [{}], [{}]),
+        ("tensor_parallel.dtype", "auto", None),
+        ("expert_parallel.load_balance_coeff", None, None),
     ],
 )
 def test_accepted(path: str, written: object, value: object) -> None:
@@ -103,15 +117,32 @@ def test_accepted(path: str, written: object, value: object) -> None:
         ("gradient_clipping", "auto", "step", "a number"),
         ("steps_per_print", "5", "step", "a number or null"),
         ("tensorboard", None, "parse", "an object"),
+        ("checkpoint.tag_validation", "never", "parse", 'one of "WARN", "IGNORE", "FAIL"'),
+        ("checkpoint.parallel_write.pipeline_stage", 2, "parse", "one of true, false"),
+        ("autotuning.results_dir", "", "parse", "a string, not empty"),
+        (f"{D}.min_batch_size", None, "parse", "an integer"),
+        (f"{D}.max_batch_size", float("inf"), "parse", "an integer"),
+        ("compile.passes", ["z2"], "parse", 'a list of "z1", "z3", "autosp", "autotp" or null'),
+        ("compile.passes", "z1", "parse", 'a list of "z1", "z3", "autosp", "autotp" or null'),
+        ("tensor_parallel.partition_config.layer_specs", [1], "init", "a list of objects"),
+        ("tensor_parallel.dtype", "fp16", "parse", "nothing: JSON can't hold it"),
+        ("expert_parallel.load_balance_coeff", 0.1, "parse", "null"),
     ],
 )
 def test_refused(path: str, written: object, fails: str, words: str) -> None:
     assert coerce(*at(path), written) == Invalid(fails, words)  # type: ignore[arg-type]
 
 
+def test_a_strict_section_does_not_drop_auto() -> None:
+    assert coerce(*at(f"{Z}.stage"), "auto", strict=True) == Invalid("parse", "one of 0, 1, 2, 3")
+    assert coerce(*at("wandb.project"), "auto", strict=True) == "auto"
+    assert coerce(*at("wandb.project"), "auto") == "deepspeed"
+
+
 def test_every_key_can_say_what_it_expects() -> None:
     def words(node: dict[str, Any]) -> list[str]:
-        below = [text for key in node.get("keys", {}).values() for text in words(key)]
+        inside = [*node.get("keys", {}).values(), *([node["each"]] if "each" in node else [])]
+        below = [text for key in inside for text in words(key)]
         return below if "alias" in node else [expected(node), *below]
 
     assert all(words(load_keys()))

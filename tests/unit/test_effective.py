@@ -185,7 +185,8 @@ def test_overrides_are_judged() -> None:
 
 def test_written() -> None:
     config = config_of(
-        '{"b": {"x": 1}, "fp16": {"enabled": true, "y": 2}, "tensorboard": {"z": 3}, "optimizer": 1}'
+        '{"b": {"x": 1}, "fp16": {"enabled": true, "y": 2}, "tensorboard": {"z": 3}, '
+        '"optimizer": 1, "weight_quantization": {"post_init_quant": {"free": 1}}}'
     )
     assert [(item.path, item.spec is not None) for item in config.written] == [
         ("b", False),
@@ -193,8 +194,82 @@ def test_written() -> None:
         ("fp16.enabled", True),
         ("fp16.y", False),
         ("tensorboard", True),
+        ("tensorboard.z", False),
         ("optimizer", True),
+        ("weight_quantization", True),
+        ("weight_quantization.post_init_quant", True),
     ]
+
+
+CURRICULUM = "data_efficiency.data_sampling.curriculum_learning.curriculum_metrics"
+SPECS = "tensor_parallel.partition_config.layer_specs"
+
+
+def test_free_names_and_items_of_lists() -> None:
+    config = config_of(
+        {
+            "tensor_parallel": {
+                "partition_config": {"layer_specs": [{"patterns": ["a"]}, 5, {"pattern": []}]}
+            },
+            "data_efficiency": {
+                "data_sampling": {
+                    "curriculum_learning": {"curriculum_metrics": {"seqlen": {"max_difficulty": 8}}}
+                }
+            },
+        }
+    )
+    declared = {item.path: item.spec is not None for item in config.written}
+    assert declared[f"{SPECS}.0.patterns"]
+    assert not declared[f"{SPECS}.2.pattern"]
+    assert declared[f"{CURRICULUM}.seqlen"]
+    assert config.effective(f"{CURRICULUM}.seqlen.max_difficulty") == Value(8, "written")
+    assert config.effective(f"{SPECS}.0.partition_type") == Value("column", "default")
+    assert config.value(f"{SPECS}.0.patterns") == ["a"]
+
+
+# --- other spellings and strict sections --------------------------------------------------------------------------
+
+
+def test_null_in_another_spelling() -> None:
+    assert config_of({"bf16": None}).effective("bf16.enabled") == Value(False, "default")
+    assert config_of({"bfloat16": None}).effective("bf16") == Value(UNKNOWN, "invalid")
+    assert config_of({"bfloat16": None}).effective("bf16.enabled") == Value(UNKNOWN, "invalid")
+    assert config_of({"bf16": {}, "bfloat16": None}).effective("bf16.enabled") == Value(False, "default")
+
+
+@pytest.mark.parametrize(
+    ("written", "path", "origin"),
+    [
+        (
+            {"zero_optimization": {"stage3_prefetch_bucket_size": "auto"}},
+            f"{Z}.stage3_prefetch_bucket_size",
+            "filled",
+        ),
+        (
+            {"zero_optimization": {"prefetch_bucket_size": "auto"}},
+            f"{Z}.stage3_prefetch_bucket_size",
+            "dropped",
+        ),
+        ({"bf16": {"enabled": "auto"}}, "bf16.enabled", "filled"),
+        ({"bfloat16": {"enabled": "auto"}}, "bf16.enabled", "dropped"),
+    ],
+)
+def test_auto_is_not_filled_in_other_spellings(written: dict[str, object], path: str, origin: str) -> None:
+    for consumer in (None, "trainer", "accelerate"):
+        assert config_of(written, consumer).effective(path).origin == origin
+
+
+def test_a_strict_section_does_not_drop_auto() -> None:
+    config = config_of(
+        {"zero_optimization": {"strict": 1, "stage": "auto", "sub_group_size": "auto"}}, "deepspeed"
+    )
+    assert config.effective(f"{Z}.stage") == Value(UNKNOWN, "invalid")
+    assert config.effective(f"{Z}.sub_group_size") == Value(UNKNOWN, "invalid")
+    relaxed = config_of({"zero_optimization": {"strict": False, "sub_group_size": "auto"}}, "deepspeed")
+    assert relaxed.effective(f"{Z}.sub_group_size") == Value(1_000_000_000, "dropped")
+    # A strict section that takes any text keeps the word.
+    kept = config_of({"wandb": {"strict": True, "project": "auto"}}, "deepspeed")
+    assert kept.effective("wandb.project") == Value("auto", "written")
 
 
 @pytest.mark.parametrize("path", ["nonsense", f"{Z}.nonsense", "gradient_clipping.x", "", "bf16..x"])

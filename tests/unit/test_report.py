@@ -18,6 +18,7 @@ from dsconf.lint.report.full import _block
 FIXTURES = ROOT / "fixtures"
 # With which options a file is linted beside none at all.
 OK = {
+    "all_sections.json": ["--world-size", "8", "--consumer", "deepspeed"],
     "fp16_dynamic.json": ["--world-size", "64"],
     "hjson.json": ["--world-size", "8", "--consumer", "deepspeed"],
     "monitors.json": ["--world-size", "8", "--consumer", "accelerate"],
@@ -39,6 +40,7 @@ ERR = {
     "no_batch.json": [],
     "offload.json": [],
     "python.json": [],
+    "sections.json": [],
     "tabs.json": [],
     "unclosed.json": [],
     "utf16.json": [],

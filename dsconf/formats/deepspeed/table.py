@@ -3,13 +3,16 @@
 The key table is a tree of three kinds of nodes; in brackets what holds where a field is left out.
 
 object  type: "object", or a list with "object" in it; reader ("raw"); unknown ("ignored"); nullable
-        (false); default; wrong_fails ("parse"); and either keys, or open: true where they are not declared
-leaf    type: int, float, bool, str, list, object, any, or a list of these; default (there is none: an absent
-        key has no value); values (all; of several types it restricts the strings); items, the type of the
-        items of a list; min, max, exclusive_min, exclusive_max; nullable (false); status ("active");
-        replacement; filled_by; quoted_fails and wrong_fails (never: the value is kept); unit; ignore_case,
-        int_only and python_number (false), see `Reads`
-alias   alias: the name, in the same section, of the key that it is another spelling of
+        (false); default; wrong_fails ("parse"); and one of keys; each, the node of every value where the
+        names are free; open: true where nothing inside is declared
+leaf    type: int, float, bool, str, list, object, any, null, or a list of these; default (there is none: an
+        absent key has no value); values (all; of several types it restricts the strings); items and
+        item_values, the type and the allowed values of the items of a list; each, the node of every item
+        that is an object; min, max, exclusive_min, exclusive_max; nullable (false); status ("active");
+        replacement; filled_by; quoted_fails and wrong_fails (never: the value is kept); unit; not_empty,
+        converts, ignore_case, int_only and python_number (false), see `Reads`
+alias   alias: the name, in the same section, of the key that it is another spelling of; whatever else
+        stands here holds for this spelling. Nobody fills an "auto" in another spelling, or below it
 """
 
 from __future__ import annotations
@@ -74,7 +77,8 @@ def _section(model: type[Section]) -> Node:
     keys: Node = {}
     for name, field in model.model_fields.items():
         keys[name] = _node(field)
-        keys.update({alias: {"alias": name} for alias in key_of(field).aliases})
+        differs = {} if reads_of(field).null_in_alias else {"nullable": False}
+        keys.update({alias: {"alias": name, **differs} for alias in key_of(field).aliases})
     return {**node, "keys": keys}
 
 
@@ -87,6 +91,7 @@ def _node(field: FieldInfo) -> Node:
         _describe(annotation, node, kinds, values)
     # An integer is a number too, so that "float" alone says it.
     kinds = [kind for kind in kinds if kind != "int" or "float" not in kinds]
+    kinds = kinds or ["null"]
     node = {"type": kinds[0] if len(kinds) == 1 else kinds, **node}
     if values:
         node["values"] = values
@@ -95,7 +100,8 @@ def _node(field: FieldInfo) -> Node:
     if is_nullable(field):
         node["nullable"] = True
     # Where null may not be written, None only says that there is no value without the key.
-    if key.status != "removed" and ("object" in kinds or field.default is not None or is_nullable(field)):
+    has_value = "object" in kinds or field.default is not None or is_nullable(field)
+    if has_value and key.status != "removed" and not reads.unset:
         node["default"] = _plain_default(field.default)
     for name, value in (
         ("status", key.status if key.status != "active" else None),
@@ -103,6 +109,8 @@ def _node(field: FieldInfo) -> Node:
         ("filled_by", list(key.auto_filled_by)),
         ("quoted_fails", key.quoted_fails),
         ("wrong_fails", reads.fails),
+        ("not_empty", reads.not_empty),
+        ("converts", reads.converts),
         ("ignore_case", reads.ignore_case),
         ("int_only", reads.int_only),
         ("python_number", reads.python_number),
@@ -110,8 +118,11 @@ def _node(field: FieldInfo) -> Node:
     ):
         if value:
             node[name] = value
-    if "keys" in node:
-        node["keys"] = node.pop("keys")
+    for name in ("each", "keys"):
+        if name in node:
+            node[name] = node.pop(name)
+    if "each" in node and reads.fails:
+        node["each"] = {"type": "object", "wrong_fails": reads.fails, **node["each"]}
     return node
 
 
@@ -125,15 +136,27 @@ def _describe(annotation: Any, node: Node, kinds: list[str], values: list[Any]) 
         kinds += dict.fromkeys(_NAMES[type(value)] for value in get_args(annotation))
     elif origin is list:
         kinds.append("list")
-        node["items"] = _NAMES[get_args(annotation)[0]]
+        _describe_items(get_args(annotation)[0], node)
     elif isinstance(annotation, type) and issubclass(annotation, Section):
         kinds.append("object")
         node.update(_section(annotation))
     elif origin is dict:
         kinds.append("object")
-        node["open"] = True
+        below = get_args(annotation)[1]
+        node.update({"open": True} if below is Any else {"each": {"type": "object", **_section(below)}})
     elif annotation is not NoneType:
         kinds.append(_NAMES[annotation])
+
+
+def _describe_items(item: Any, node: Node) -> None:
+    if get_origin(item) is Literal:
+        node["items"] = _NAMES[type(get_args(item)[0])]
+        node["item_values"] = list(get_args(item))
+    elif item in _NAMES:
+        node.update({} if item is Any else {"items": _NAMES[item]})
+    else:
+        node["items"] = "object"
+        node["each"] = {"type": "object", **_section(item)}
 
 
 def _bounds(mark: object, node: Node) -> None:
@@ -159,6 +182,9 @@ def _table_text(table: Node) -> str:
     """JSON with one leaf per line."""
 
     def write(node: Node, indent: str) -> str:
+        if "each" in node:
+            head = json.dumps({name: value for name, value in node.items() if name != "each"})[1:-1]
+            return f'{{{head}, "each": {write(node["each"], indent)}}}'
         if "keys" not in node:
             return json.dumps(node)
         head = json.dumps({name: value for name, value in node.items() if name != "keys"})[1:-1]

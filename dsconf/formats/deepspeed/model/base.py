@@ -24,8 +24,16 @@ class Reads(NamedTuple):
     """When a value that is not allowed fails in a raw section; None: it is kept and used as it is."""
     null: bool = True
     """False: leaving the key out is fine, but writing null is not."""
+    null_in_alias: bool = True
+    """False: null may not be written in the other spellings."""
+    unset: bool = False
+    """Leaving the key out is not the same as any value that can be written, null included."""
+    not_empty: bool = False
+    """A raw section that refuses what is false to Python, whatever its type, as it is parsed."""
+    converts: bool = False
+    """A raw section that calls Python's own int(), str() or bool(), by the type of the field, as it is parsed."""
     ignore_case: bool = False
-    """The allowed strings are compared in lower case."""
+    """The allowed strings may be written in any case."""
     int_only: bool = False
     """A raw section that insists on an integer: 100.0 fails."""
     python_number: bool = False
@@ -135,6 +143,8 @@ def _editor_schema(field: FieldInfo, written: JsonSchemaValue, key: Key) -> Json
 
 def _without_null(schema: JsonSchemaValue) -> JsonSchemaValue:
     """The schema without its null branch; a branch left alone is merged in."""
+    if schema.get("type") == "null":
+        return {"not": {}, **{k: v for k, v in schema.items() if k != "type"}}
     branches = [b for b in schema.get("anyOf", []) if b != {"type": "null"}]
     if not branches:
         return schema

@@ -1,4 +1,4 @@
-"""The sections that choose the number formats: `fp16`, `bf16`, `data_types`."""
+"""The sections that choose the number formats: `fp16`, `bf16`, `torch_autocast`, `data_types`."""
 
 from __future__ import annotations
 
@@ -61,6 +61,19 @@ class Bf16(PydanticSection):
     bf16_optimizer_states: Annotated[bool, Key()] = False
     """Keep the optimizer states in bfloat16 too. Needs bf16_master_weights_and_grads and ZeRO stage 1 or
     higher."""
+
+
+class TorchAutocast(Section):
+    """Mixed precision by torch.autocast: weights stay as they are, single operations run in fewer bits."""
+
+    enabled: Annotated[bool, Key()] = False
+    """Use torch.autocast. It can be combined with fp16 and bf16, and then both act."""
+    dtype: Annotated[Dtype | None, Key(), Reads(fails="parse", null=False)] = None
+    """The format of those operations, fp16 or bf16; left out, torch's own choice for the device. It is read
+    even while autocast is off."""
+    lower_precision_safe_modules: Annotated[list[str] | None, Key(), Reads(fails="parse", null=False)] = None
+    """The module classes whose gradients may travel in that format, each with its package; left out, linear
+    and convolution layers."""
 
 
 class DataTypes(Section):

@@ -6,16 +6,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from dsconf.formats.deepspeed.model.autotuning import Autotuning
 from dsconf.formats.deepspeed.model.base import Reads, Section
+from dsconf.formats.deepspeed.model.checkpoint import Checkpoint
+from dsconf.formats.deepspeed.model.compiling import Compile, HybridEngine
+from dsconf.formats.deepspeed.model.data import DataEfficiency
+from dsconf.formats.deepspeed.model.expert import ExpertParallel
+from dsconf.formats.deepspeed.model.memory import ActivationCheckpointing, Aio, WeightQuantization
+from dsconf.formats.deepspeed.model.monitor import Comet, CsvMonitor, TensorBoard, Wandb
 from dsconf.formats.deepspeed.model.optimizer import Optimizer
-from dsconf.formats.deepspeed.model.precision import Bf16, DataTypes, Fp16
+from dsconf.formats.deepspeed.model.parallel import Pipeline, TensorParallel
+from dsconf.formats.deepspeed.model.precision import Bf16, DataTypes, Fp16, TorchAutocast
+from dsconf.formats.deepspeed.model.profiling import CommsLogger, FlopsProfiler, Timers
 from dsconf.formats.deepspeed.model.scheduler import Scheduler
 from dsconf.formats.deepspeed.model.zero import Zero
 from dsconf.formats.key import Key
 
-# An object whose keys are not declared yet: nothing inside it is judged.
-Opaque = dict[str, Any]
-CommDtype = Literal["fp16", "bf16", "fp32"]
+# The order of dsconf.plan, as `typing` takes two literals of the same values for one in a union.
+CommDtype = Literal["fp32", "bf16", "fp16"]
 
 
 class DeepSpeedConfig(Section):
@@ -68,9 +76,11 @@ class DeepSpeedConfig(Section):
     """The learning rate schedule that DeepSpeed builds; one passed by the script wins."""
     fp16: Annotated[Fp16, Key()] = Field(default=Fp16())
     """Mixed precision in float16."""
-    bf16: Annotated[Bf16 | None, Key(aliases=("bfloat16",))] = Field(default=Bf16())
+    bf16: Annotated[Bf16 | None, Key(aliases=("bfloat16",)), Reads(null_in_alias=False)] = Field(
+        default=Bf16()
+    )
     """Mixed precision in bfloat16."""
-    torch_autocast: Annotated[Opaque | None, Key(), Reads(null=False)] = None
+    torch_autocast: Annotated[TorchAutocast | None, Key(), Reads(null=False)] = None
     """Mixed precision by torch.autocast."""
     data_types: Annotated[DataTypes, Key()] = Field(default=DataTypes())
     """Number formats apart from the one of the model."""
@@ -85,23 +95,25 @@ class DeepSpeedConfig(Section):
         int, Key(status="deprecated", replacement="zero_optimization.allgather_bucket_size", unit="elements")
     ] = 500_000_000
     """Only read together with the old form zero_optimization: true."""
-    activation_checkpointing: Annotated[Opaque, Key()] = Field(default={})
+    activation_checkpointing: Annotated[ActivationCheckpointing, Key()] = Field(
+        default=ActivationCheckpointing()
+    )
     """Recomputing activations; acts only through deepspeed.checkpointing.configure()."""
-    compile: Annotated[Opaque, Key()] = Field(default={})
+    compile: Annotated[Compile, Key()] = Field(default=Compile())
     """DeepCompile."""
-    hybrid_engine: Annotated[Opaque, Key()] = Field(default={})
+    hybrid_engine: Annotated[HybridEngine, Key()] = Field(default=HybridEngine())
     """Switching between training and generation, for RLHF."""
-    weight_quantization: Annotated[Opaque | None, Key(), Reads(null=False)] = None
+    weight_quantization: Annotated[WeightQuantization | None, Key(), Reads(null=False)] = None
     """Quantized weights under zero.Init."""
 
     # Parallelism.
-    tensor_parallel: Annotated[Opaque, Key()] = Field(default={})
+    tensor_parallel: Annotated[TensorParallel, Key()] = Field(default=TensorParallel())
     """Automatic tensor parallelism."""
-    expert_parallel: Annotated[Opaque | None, Key()] = None
+    expert_parallel: Annotated[ExpertParallel | None, Key()] = None
     """Automatic expert parallelism of MoE models."""
     use_data_before_expert_parallelism: Annotated[bool, Key()] = False
     """The order of ranks with expert parallelism: data parallel ranks first."""
-    pipeline: Annotated[Opaque, Key()] = Field(default={})
+    pipeline: Annotated[Pipeline, Key()] = Field(default=Pipeline())
     """Settings of pipeline parallelism."""
     sequence_parallel_size: Annotated[
         int | None, Key(unit="ranks", quoted_fails="parse"), Reads(null=False)
@@ -115,15 +127,15 @@ class DeepSpeedConfig(Section):
     of processes."""
 
     # Data and checkpoints.
-    data_efficiency: Annotated[Opaque, Key()] = Field(default={})
+    data_efficiency: Annotated[DataEfficiency, Key()] = Field(default=DataEfficiency())
     """Curriculum learning, data sampling and token dropping."""
     dataloader_drop_last: Annotated[bool, Key()] = False
     """Drop the last incomplete batch in the data loader that DeepSpeed builds."""
-    checkpoint: Annotated[Opaque, Key()] = Field(default={})
+    checkpoint: Annotated[Checkpoint, Key()] = Field(default=Checkpoint())
     """How checkpoints are written and loaded."""
     datastates_ckpt: Annotated[Any, Key()] = False
     """Checkpoints by the DataStates package; anything but false switches it on, null too."""
-    aio: Annotated[Opaque | None, Key()] = Field(default={})
+    aio: Annotated[Aio | None, Key()] = Field(default=Aio())
     """Asynchronous I/O with NVMe drives."""
 
     # Logs and measurements.
@@ -147,21 +159,21 @@ class DeepSpeedConfig(Section):
     """Turn Python's garbage collector off while training."""
     vocabulary_size: Annotated[int | None, Key(quoted_fails="parse")] = None
     """Only for a warning when it is not a multiple of 8."""
-    flops_profiler: Annotated[Opaque, Key()] = Field(default={})
+    flops_profiler: Annotated[FlopsProfiler, Key()] = Field(default=FlopsProfiler())
     """Counting floating-point operations per module."""
-    comms_logger: Annotated[Opaque, Key()] = Field(default={})
-    """Logging of the communication between ranks."""
-    timers: Annotated[Opaque, Key()] = Field(default={})
+    comms_logger: Annotated[CommsLogger, Key()] = Field(default=CommsLogger())
+    """Logging of the communication between ranks; present, even empty, it is on."""
+    timers: Annotated[Timers, Key()] = Field(default=Timers())
     """Settings of DeepSpeed's timers."""
-    tensorboard: Annotated[Opaque, Key()] = Field(default={})
+    tensorboard: Annotated[TensorBoard, Key()] = Field(default=TensorBoard())
     """Metrics for TensorBoard."""
-    wandb: Annotated[Opaque, Key()] = Field(default={})
+    wandb: Annotated[Wandb, Key()] = Field(default=Wandb())
     """Metrics for Weights & Biases."""
-    comet: Annotated[Opaque, Key()] = Field(default={})
+    comet: Annotated[Comet, Key()] = Field(default=Comet())
     """Metrics for Comet."""
-    csv_monitor: Annotated[Opaque, Key()] = Field(default={})
+    csv_monitor: Annotated[CsvMonitor, Key()] = Field(default=CsvMonitor())
     """Metrics in CSV files."""
-    autotuning: Annotated[Opaque, Key()] = Field(default={})
+    autotuning: Annotated[Autotuning, Key()] = Field(default=Autotuning())
     """Search for a fast configuration; only by the deepspeed launcher with --autotuning."""
 
     # Gone: writing one of these, whatever its value, stops DeepSpeed.

@@ -55,6 +55,9 @@ OTHERS = {
     "when dynamic loss scaling is enabled": "a bound that holds for dynamic scaling only",
     "compute_grad_norm=false is supported only": "needs stage 1 or 2",
     "Partial offloading only supported": "needs stage 3",
+    "max_tokens must be specified": "an enabled section needs another key",
+    "curriculum_metrics must be specified": "an enabled section needs another key",
+    "GDS currently only supported for CUDA": "the machine decides",
     "allgather_size is read": "beside zero_optimization: true, the form that is deprecated",
     "gradient_allreduce_op='sum' is not supported": "not at stage 3, nor with ZenFlow",
 }
@@ -264,7 +267,7 @@ def _batch_constraint(config: Config, error: Exception) -> Constraint | None:
 
 def _validation_faults(config: Config, world_size: int, error: Any) -> tuple[list[Fault], Config]:
     section = sections_by_model()[error.title]
-    if config.get(section[0]) is True:
+    if section == ("zero_optimization",) and config["zero_optimization"] is True:
         found = [Fault("other", "allgather_size", f"allgather_size is read: {error}")]
         return found, with_leaf(config, ("allgather_size",), None, delete=True)
     found = []
@@ -288,7 +291,7 @@ def _validation_faults(config: Config, world_size: int, error: Any) -> tuple[lis
         else:
             found.append(Fault("wrong-value" if detail["loc"] else "other", path, text))
             spec = spec_of(path)
-            if detail["loc"] and spec is not None:
+            if detail["loc"] and spec is not None and "default" in spec:
                 # The key stays, so that what it must not stand beside is found too.
                 repaired = with_leaf(repaired, keys, copy.deepcopy(spec["default"]))
                 continue

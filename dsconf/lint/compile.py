@@ -34,7 +34,10 @@ FIELDS = {
 }  # fmt: skip
 SEVERITIES = ("error", "warning", "info")
 MOMENTS = ("parse", "launch", "init", "step", "save", "load")
-SCHEMA_KINDS = ("unknown-key", "wrong-type", "duplicate-key")
+SCHEMA_KINDS = (
+    "unknown-key", "removed-key", "deprecated-key", "deprecated-and-new-key", "both-spellings", "wrong-value",
+    "duplicate-key",
+)  # fmt: skip
 
 
 class RuleError(ValueError):

@@ -13,7 +13,7 @@ from typing import Any
 
 from dsconf.config.effective import UNKNOWN, Config, Facts
 from dsconf.formats.deepspeed.optimizers import optimizer_known
-from dsconf.lint.nearest import nearest_optimizer
+from dsconf.lint.optimizers import nearest_optimizer
 
 _BINARY: dict[str, Callable[[Any, Any], object]] = {
     "==": operator.eq,

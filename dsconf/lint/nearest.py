@@ -4,24 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dsconf.formats.deepspeed.optimizers import DEEPSPEED_OPTIMIZERS, TORCH_OPTIMIZERS, optimizer_known
+_ALIKE = 0.88
+"""The Jaro-Winkler similarity from which on a name is suggested."""
+_SHORTEST = 0.55
+"""How long a name has to be, measured against the other one; a common beginning alone says little."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that `name` is most likely a misspelling of, or None."""
-    import difflib  # only needed for a misspelt name, and not cheap to import
+    """The known name that `name` is most likely a misspelling of, or None. Case and dashes don't matter."""
+    import jellyfish  # only needed for a misspelt name
 
-    matches = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.75)
-    return matches[0] if matches else None
+    text = _plain(name)
+    names = list(known)
+    if "_" in text:
+        # People forget the first words of a long name: hpz_partition_size.
+        longer = [candidate for candidate in names if _plain(candidate).endswith("_" + text)]
+        if len(longer) == 1:
+            return longer[0]
+    best, alike = None, _ALIKE
+    for candidate in names:
+        if min(len(candidate), len(text)) < _SHORTEST * max(len(candidate), len(text)):
+            continue
+        similarity = jellyfish.jaro_winkler_similarity(text, _plain(candidate))
+        if similarity > alike or (similarity == alike and best is None):
+            best, alike = candidate, similarity
+    return best
 
 
-def nearest_optimizer(name: object, version: str | None = None) -> str:
-    """The optimizer that `name` most likely means: one that it contains, else the nearest, else AdamW."""
-    text = str(name).lower()
-    names = {own for own in (*DEEPSPEED_OPTIMIZERS, *TORCH_OPTIMIZERS) if optimizer_known(own, version)}
-    known = sorted(names, key=lambda known: (-len(known), known))
-    for candidate in known:
-        if candidate.lower() in text:
-            return candidate
-    lowered = {candidate.lower(): candidate for candidate in known}
-    return lowered.get(nearest(text, lowered) or "", "AdamW")
+def _plain(name: str) -> str:
+    # All known names are ASCII. What is not may look like it, and half a surrogate is no text to jellyfish.
+    name = name.encode("ascii", "replace").decode("ascii")
+    return name.lower().replace("-", "_").replace(" ", "_")

@@ -1,14 +1,15 @@
-"""The walk over the key table: keys that a section does not have, values of a wrong type, keys written twice."""
+"""The walk over the key table: keys that a section does not have or has no more, wrong values, keys written twice."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from dsconf.config.coerce import Invalid, coerce
-from dsconf.config.effective import Config, Spec, Written
+from dsconf.config.effective import Config, Spec, Written, spec_at
 from dsconf.document.node import Document, Span
+from dsconf.lint.homes import home_of
 from dsconf.lint.nearest import nearest
+from dsconf.lint.wrong_value import wrong_value
 
 
 class Event(NamedTuple):
@@ -24,13 +25,69 @@ class Event(NamedTuple):
 def events(config: Config) -> Iterator[Event]:
     """Every event of one file."""
     yield from _duplicates(config.document)
+    live = _live(config)
     for item in config.written:
+        if _is_unread(config, item):
+            continue
         if item.spec is None:
             raises = item.section.get("unknown") == "raises"
             if not item.section.get("open") and (raises or not _is_remark(item.entry.key)):
                 yield _unknown(config, item)
-        else:
-            yield from _wrong_type(item)
+        elif item.spec.get("status") == "removed":
+            yield _removed(item)
+        elif item is live.get(item.path):
+            yield from _wrong_value(config, item)
+            yield from _deprecated(item, live)
+        elif not _says_nothing(config, item):
+            yield _second_spelling(item, live[item.path])
+
+
+def _is_unread(config: Config, item: Written) -> bool:
+    """Whether it belongs to parameters of something without a type, which DeepSpeed does not build."""
+    if item.section.get("unknown") == "depends":
+        return config.raw(_join(_above(_above(item.path)), "type")) is None
+    depends = (item.spec or {}).get("unknown") == "depends"
+    return depends and config.raw(_join(_above(item.path), "type")) is None
+
+
+def _live(config: Config) -> dict[str, Written]:
+    """By path the entry that DeepSpeed reads: of two spellings the canonical one, if it says something."""
+    found: dict[str, Written] = {}
+    for item in config.written:
+        if not _says_nothing(config, item) and not (item.path in found and _is_alias(item)):
+            found[item.path] = item
+    return found
+
+
+def _is_alias(item: Written) -> bool:
+    return item.entry.key != item.path.rpartition(".")[2]
+
+
+def _says_nothing(config: Config, item: Written) -> bool:
+    """Whether DeepSpeed passes over the key, and looks for another spelling of it."""
+    if item.section.get("reader", "raw") == "raw":
+        nullable = bool((item.spec or {}).get("nullable"))
+        return nullable and item.entry.node.kind == "null" and not _is_alias(item)
+    return _is_dropped(config, item)
+
+
+def _is_dropped(config: Config, item: Written) -> bool:
+    """Whether DeepSpeed drops the key for its value "auto"."""
+    pydantic = item.section.get("reader") == "pydantic"
+    return pydantic and item.entry.node.scalar == "auto" and not config.strict(item.path)
+
+
+def _above(path: str) -> str:
+    """The dotted path of the section that a key stands in, "" for the top level."""
+    return path.rpartition(".")[0]
+
+
+def _join(section: str, name: str) -> str:
+    return f"{section}.{name}" if section else name
+
+
+def _named(section: str) -> str:
+    return f'"{section}"' if section else "the top level"
 
 
 def _duplicates(document: Document) -> Iterator[Event]:
@@ -50,71 +107,96 @@ def _is_remark(name: str) -> bool:
 
 
 def _unknown(config: Config, item: Written) -> Event:
-    section = item.path.rpartition(".")[0]
+    section = _above(item.path)
     keys = item.section["keys"]
-    names = {name.lower(): name for name in keys if keys[name].get("status") != "removed"}
-    suggestion = names.get(nearest(item.entry.key, names) or "")
-    spec = keys.get(suggestion, {})
-    spec = keys[spec["alias"]] if "alias" in spec else spec
+    home = home_of(config.table, item.entry.key, section)
+    meant = None if home else nearest(item.entry.key, [name for name in keys if _is_current(keys, name)])
+    instead = home or (_join(section, keys[meant].get("alias", meant)) if meant else None)
+    default = spec_at(config.table, instead)[1].get("default") if instead else None
+    if isinstance(default, list | dict) or (instead and config.present(instead)):
+        default = None
     key = {
         "name": item.entry.key,
         "section": section,
-        "section_name": f'"{section}"' if section else "the top level",
+        "section_name": _named(section),
         "value": item.entry.node.plain(),
-        "raises": item.section.get("unknown") == "raises",
+        "raises": item.section.get("unknown") == "raises" and not _is_ignored_name(config, item),
         "known": item.section.get("unknown") != "depends",
-        "ignored_name": _ignored_name(config, item),
-        "suggestion": suggestion,
-        "default": spec.get("default") if not isinstance(spec.get("default"), list | dict) else None,
+        "home": home,
+        "home_name": _named(_above(home or "")),
+        "suggestion": meant,
+        "default": default,
     }
     return Event("unknown-key", item.path, item.entry.key_span, key)
 
 
-def _ignored_name(config: Config, item: Written) -> bool:
-    """Whether even a section that refuses unknown keys lets the key pass."""
-    if item.section.get("reader") != "pydantic":
-        return False
-    return item.entry.key == "strict" or (item.entry.node.scalar == "auto" and not config.strict(item.path))
+def _is_current(keys: Mapping[str, Spec], name: str) -> bool:
+    spec = keys[keys[name].get("alias", name)]
+    return spec.get("status") not in ("removed", "deprecated")
 
 
-def _wrong_type(item: Written) -> Iterator[Event]:
+def _is_ignored_name(config: Config, item: Written) -> bool:
+    """Whether even a strict section lets the key pass.
+
+    Pydantic sections take a key `strict` themselves, and unless that is true they drop what is "auto".
+    """
+    pydantic = item.section.get("reader") == "pydantic"
+    return _is_dropped(config, item) or (pydantic and item.entry.key == "strict")
+
+
+def _removed(item: Written) -> Event:
+    spec: Spec = item.spec or {}
+    key = {
+        "name": item.entry.key,
+        "path": item.path,
+        "replacement": spec.get("replacement"),
+        "number": isinstance(item.entry.node.plain(), int | float),
+        "fails": spec.get("wrong_fails", "parse"),
+    }
+    return Event("removed-key", item.path, item.entry.key_span, key)
+
+
+def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
+    spec, reader = item.spec or {}, item.section.get("reader", "raw")
+    found = wrong_value(spec, reader, item.entry.node.plain(), strict=config.strict(item.path))
+    if found is not None:
+        key = {"name": item.entry.key, "path": item.path, **found}
+        yield Event("wrong-value", item.path, item.entry.span, key)
+
+
+def _deprecated(item: Written, live: Mapping[str, Written]) -> Iterator[Event]:
+    """Old keys, an old form of a key (`zero_optimization: true`), and old spellings (`bfloat16`)."""
     spec: Spec = item.spec or {}
     raw = item.entry.node.plain()
-    if raw == "auto" or spec.get("status") == "removed":
+    old_key = spec.get("status") == "deprecated"
+    old_form = isinstance(raw, bool) and "object" in spec["type"] and "bool" in spec["type"]
+    old_spelling = _is_alias(item) and item.section.get("reader", "raw") == "raw"
+    if not (old_key or old_form or old_spelling):
         return
-    reader = item.section.get("reader", "raw")
-    result = coerce(spec, reader, raw)
-    if isinstance(result, Invalid):
-        key = {
-            "name": item.entry.key,
-            "value": raw,
-            "expected": result.expected,
-            "fails": result.fails,
-            "quoted_number": _takes_number(spec) and _quotes_are_wrong(spec, reader, raw),
-        }
-        yield Event("wrong-type", item.path, item.entry.span, key)
+    replacement = spec.get("replacement") if old_key else item.path
+    # DeepSpeed itself writes the old value into a new key of the same section, and refuses to overwrite it.
+    beside = replacement and _above(replacement) == _above(item.path)
+    new = live.get(replacement or "") if old_key and beside else None
+    key = {
+        "name": item.entry.key,
+        "path": item.path,
+        "value": raw,
+        "replacement": replacement,
+        "new_name": (new.entry.key if new else (replacement or "").rpartition(".")[2]),
+    }
+    if new is None:
+        yield Event("deprecated-key", item.path, item.entry.key_span, key)
+    else:
+        place = ((new.entry.key_span, "the new key"),)
+        yield Event("deprecated-and-new-key", item.path, item.entry.key_span, key, place)
 
 
-def _takes_number(spec: Spec) -> bool:
-    types = spec.get("type", ())
-    return bool(
-        {"int", "float"}
-        & {types if isinstance(types, str) else "", *([] if isinstance(types, str) else types)}
-    )
-
-
-def _quotes_are_wrong(spec: Spec, reader: str, raw: object) -> bool:
-    """Whether a refused value is a number in quotes, and refused for them: the number itself may be wrong too."""
-    number = _number(raw) if isinstance(raw, str) else None
-    if number is None:
-        return False
-    return "quoted_fails" in spec or not isinstance(coerce(spec, reader, number), Invalid)
-
-
-def _number(text: str) -> float | None:
-    """The finite number that a text holds, None where it holds none."""
-    try:
-        number = float(text)
-        return int(text) if text.strip().lstrip("+-").isdigit() else number if number - number == 0 else None
-    except (ValueError, OverflowError):
-        return None
+def _second_spelling(item: Written, other: Written) -> Event:
+    key = {
+        "name": item.entry.key,
+        "other": other.entry.key,
+        "section": _above(item.path),
+        "raises": item.section.get("unknown") == "raises",
+    }
+    place = ((other.entry.key_span, "the other spelling"),)
+    return Event("both-spellings", item.path, item.entry.key_span, key, place)

@@ -9,7 +9,9 @@ import copy
 import importlib
 import inspect
 import json
+import operator
 import os
+import re
 import traceback
 from collections.abc import Iterator
 from functools import cache
@@ -42,10 +44,30 @@ Constraint = Literal[
     "precision-both",
     "unknown-nested-key",
     "quoted-number",
+    "wrong-value",
+    "removed-key",
+    "deprecated-and-new",
+    "both-spellings",
     "duplicate-key",
     "other",
 ]
+OTHERS = {
+    "Fp16_master_weights_and_grads is only supported": "needs a ZeRO stage",
+    "Bf16_master_weights_and_grads is only supported": "needs a ZeRO stage",
+    "bf16_optimizer_states is only supported": "needs a ZeRO stage",
+    "bf16_optimizer_states requires": "needs another key",
+    "when dynamic loss scaling is enabled": "a bound that holds for dynamic scaling only",
+    "compute_grad_norm=false is supported only": "needs stage 1 or 2",
+    "Partial offloading only supported": "needs stage 3",
+    "max_tokens must be specified": "an enabled section needs another key",
+    "curriculum_metrics must be specified": "an enabled section needs another key",
+    "GDS currently only supported for CUDA": "the machine decides",
+    "allgather_size is read": "beside zero_optimization: true, the form that is deprecated",
+    "gradient_allreduce_op='sum' is not supported": "not at stage 3, nor with ZenFlow",
+}
+"""Constraints between several keys that no rule knows yet: what DeepSpeed says of them, and what they are about."""
 BATCH_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+PARALLEL_KEYS = ("sequence_parallel_size", "data_parallel_size")
 
 
 class Fault(NamedTuple):
@@ -57,7 +79,7 @@ class Fault(NamedTuple):
     text: str
     """What DeepSpeed says."""
     hidden: bool = False
-    """Whether it shows only once a batch size is a number."""
+    """Whether it shows only once a batch size, or a size that divides it, is a number."""
 
 
 class World:
@@ -111,7 +133,7 @@ def faults(text: str, world_size: int) -> list[Fault]:
     while isinstance(result := read(config, world_size), Exception):
         here, config = _diagnose(config, world_size, result)
         found += [fault._replace(hidden=hidden and fault.constraint.startswith("batch")) for fault in here]
-        hidden |= any(fault.path in BATCH_KEYS for fault in here)
+        hidden |= any(fault.path in (*BATCH_KEYS, *PARALLEL_KEYS) for fault in here)
         assert here, f"{result!r}: {config}"
     return found
 
@@ -150,10 +172,15 @@ def _diagnose(config: Config, world_size: int, error: Exception) -> tuple[list[F
             for key, message in removed.items():
                 if isinstance(section, dict) and key in section and message == str(error):
                     del section[key]
-                    return [Fault("other", key, text)], config
+                    path = key if section is config else f"zero_optimization.{key}"
+                    return [Fault("removed-key", path, text)], config
     if "cannot be simultaneously enabled" in text:
         config["fp16"]["enabled"] = False
         return [Fault("precision-both", "", text)], config
+    old = re.search(r"deprecated parameter '(\w+)' and replacing parameter", text)
+    if old is not None:
+        del config["zero_optimization"][old[1]]
+        return [Fault("deprecated-and-new", f"zero_optimization.{old[1]}", text)], config
     functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
     numbers = all(isinstance(config.get(key), int | float | None) for key in BATCH_KEYS)
     if isinstance(error, TypeError) and "_configure_train_batch_size" in functions and not numbers:
@@ -167,17 +194,51 @@ def _diagnose(config: Config, world_size: int, error: Exception) -> tuple[list[F
         return [Fault(constraint, "", text)], with_batch(config)
     for keys, value in leaves(config):
         number = json_number(value)
-        if number is not None:
+        if number is not None and _takes_number(canonical(keys)) and not _in_value(keys):
             unquoted = with_leaf(config, keys, number)
             if changed(error, read(unquoted, world_size)):
                 path = canonical(keys)
-                return [Fault("quoted-number" if declared(path) else "other", path, text)], unquoted
+                return [Fault(_kind(path, "quoted-number"), path, text)], unquoted
+    explained: list[tuple[bool, Keys, Config]] = []
     for keys in sorted((keys for keys, _ in parts(config)), key=len, reverse=True):
-        if keys[0] not in BATCH_KEYS:
-            without = with_leaf(config, keys, None, delete=True)
-            if changed(error, read(without, world_size)):
-                return [Fault("other", canonical(keys), text)], without
-    raise AssertionError(f"nothing explains {error!r}: {config}")
+        if keys[0] not in BATCH_KEYS and not _in_value(keys):
+            without = _without(config, keys)
+            after = read(without, world_size)
+            if changed(error, after):
+                # Without a key that is sound, a constraint between others may show.
+                emerged = any(words in str(after) and words not in text for words in OTHERS)
+                explained.append((emerged, keys, without))
+    assert explained, f"nothing explains {error!r}: {config}"
+    _, keys, without = min(explained, key=operator.itemgetter(0))
+    path = canonical(keys)
+    between = any(words in text for words in OTHERS)
+    return [Fault("other" if between else _kind(path, "wrong-value"), path, text)], without
+
+
+def _takes_number(path: str) -> bool:
+    types = (spec_of(path) or {}).get("type", "float")
+    return bool({"int", "float"} & set([types] if isinstance(types, str) else types))
+
+
+def _in_value(keys: Keys) -> bool:
+    """Whether it stands in the value of a declared key that is no section."""
+    above = [spec_of(canonical(keys[:depth])) for depth in range(1, len(keys))]
+    return any(spec is not None and not {"keys", "open"} & set(spec) for spec in above)
+
+
+def _without(config: Config, keys: Keys) -> Config:
+    """The config without what stands at a key, but so that the rest of the file is read as before."""
+    path = canonical(keys)
+    if "keys" in (spec_of(path) or {}) and (len(keys) == 1 or keys[-1] == "params"):
+        return with_leaf(config, keys, {})
+    if path == "optimizer.type":
+        return with_leaf(config, keys, "AdamW")
+    return with_leaf(config, keys, None, delete=True)
+
+
+def _kind(path: str, constraint: Constraint) -> Constraint:
+    """The constraint for a declared key; a removed one has its own, and what is not declared none."""
+    return constraint if declared(path) else "removed-key" if removed(path) else "other"
 
 
 def _batch_type_faults(config: Config, text: str) -> tuple[list[Fault], Config]:
@@ -186,7 +247,7 @@ def _batch_type_faults(config: Config, text: str) -> tuple[list[Fault], Config]:
     for key in BATCH_KEYS:
         if not isinstance(config.get(key), int | float | None):
             number = json_number(config[key])
-            found.append(Fault("other" if number is None else "quoted-number", key, text))
+            found.append(Fault("wrong-value" if number is None else "quoted-number", key, text))
             config[key] = number
     return found, with_batch(config)
 
@@ -212,42 +273,70 @@ def _batch_constraint(config: Config, error: Exception) -> Constraint | None:
 
 def _validation_faults(config: Config, world_size: int, error: Any) -> tuple[list[Fault], Config]:
     section = sections_by_model()[error.title]
-    found: list[Fault] = []
+    if section == ("zero_optimization",) and config["zero_optimization"] is True:
+        found = [Fault("other", "allgather_size", f"allgather_size is read: {error}")]
+        return found, with_leaf(config, ("allgather_size",), None, delete=True)
+    found = []
     repaired = config
     for detail in error.errors():
-        keys = spelt(config, (*section, *detail["loc"]))
+        keys = spelt(config, (*section, *_place(section, detail)))
         path, text = canonical(keys), f"{detail['loc']}: {detail['msg']}"
         number = json_number(detail["input"])
         if detail["type"] == "extra_forbidden":
             # A known key is refused too where another spelling of it stands beside it.
-            known = path.rpartition(".")[2] != keys[-1] or declared(path)
-            found.append(Fault("other" if known else "unknown-nested-key", path, text))
+            known = declared(path)
+            found.append(Fault("both-spellings" if known else "unknown-nested-key", path, text))
         elif (
             number is not None
             and detail["type"] != "bool_parsing"
-            and fits(with_leaf(config, keys, number), world_size, detail["loc"])
+            and fits(with_leaf(config, keys, number), world_size, error.title, detail["loc"])
         ):
             found.append(Fault("quoted-number", path, text))
             repaired = with_leaf(repaired, keys, number)
             continue
         else:
-            found.append(Fault("other", path, text))
+            found.append(Fault("wrong-value" if detail["loc"] else "other", path, text))
+            spec = spec_of(path)
+            if detail["loc"] and spec is not None and "default" in spec:
+                # The key stays, so that what it must not stand beside is found too.
+                repaired = with_leaf(repaired, keys, copy.deepcopy(spec["default"]))
+                continue
         if detail["loc"]:
             repaired = with_leaf(repaired, keys, None, delete=True)
         else:
-            # Several keys contradict each other; whether a precision is on is needed later.
-            enabled = {key: value for key, value in repaired[keys[0]].items() if key == "enabled"}
-            repaired = {**repaired, keys[0]: enabled}
+            for involved in _involved(repaired[keys[0]], detail["msg"]):
+                repaired = with_leaf(repaired, (keys[0], *involved), None, delete=True)
     return found, repaired
 
 
-def fits(config: Config, world_size: int, place: tuple[object, ...]) -> bool:
-    """Whether pydantic has no fault left at a place."""
+def _involved(section: Config, text: str) -> list[Keys]:
+    """The keys that of a section that a constraint between several of them names."""
+    if "Partial offloading" in text:
+        return [("offload_optimizer", "ratio")]
+    return [(key,) for key in section if key != "enabled" and re.search(rf"\b{key}\b", text)]
+
+
+def _place(section: Keys, detail: Any) -> Keys:
+    """Where a fault is, as keys of the section: without the places in a list and the members of a union.
+
+    What a model says of itself as a whole may name the key that it means.
+    """
+    keys: list[str] = []
+    for key in detail["loc"]:
+        if keys and not (spec_of(canonical((*section, *keys))) or {}).get("keys"):
+            break
+        keys.append(key)
+    spec = spec_of(canonical((*section, *keys))) or {} if keys else {}
+    named = [key for key in spec.get("keys", {}) if re.search(rf"\b{key}\b", detail["msg"])]
+    return (*keys, *named) if detail["type"] == "value_error" and len(named) == 1 else tuple(keys)
+
+
+def fits(config: Config, world_size: int, model: str, place: tuple[object, ...]) -> bool:
+    """Whether pydantic has no fault left at a place of one of its models."""
     error = read(config, world_size)
-    places = (
-        {detail["loc"] for detail in error.errors()} if isinstance(error, pydantic.ValidationError) else set()
-    )
-    return place not in places
+    if not isinstance(error, pydantic.ValidationError) or error.title != model:
+        return True
+    return place not in {detail["loc"] for detail in error.errors()}
 
 
 @cache
@@ -280,14 +369,23 @@ def canonical(keys: Keys) -> str:
     return ".".join(names)
 
 
+def spec_of(path: str) -> Config | None:
+    """The node of the key table at a canonical path, None where there is none."""
+    node: Config | None = load_keys()
+    for key in path.split("."):
+        node = node.get("keys", {}).get(key) if node else None
+    return node
+
+
 def declared(path: str) -> bool:
     """Whether the key table has a canonical path, for a key that was not removed."""
-    node: Any = load_keys()
-    for key in path.split("."):
-        node = node.get("keys", {}).get(key)
-        if node is None:
-            return False
-    return bool(node.get("status") != "removed")
+    spec = spec_of(path)
+    return spec is not None and spec.get("status") != "removed"
+
+
+def removed(path: str) -> bool:
+    """Whether the key table has a canonical path, for a key that was removed."""
+    return (spec_of(path) or {}).get("status") == "removed"
 
 
 def spelt(config: Config, keys: Keys) -> Keys:
@@ -297,7 +395,9 @@ def spelt(config: Config, keys: Keys) -> Keys:
     for depth, key in enumerate(keys):
         name = canonical((*keys[:depth], key))
         there = [other for other in place if canonical((*keys[:depth], other)) == name]
-        there.sort(key=lambda other: (place[other] is None, other != key))
+        if depth == 0:
+            there = [other for other in there if place[other] is not None] or there
+        there.sort(key=key.__ne__)
         found.append(there[0] if there else key)
         place = place.get(found[-1])
         place = place if isinstance(place, dict) else {}

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple
 
+from dsconf.formats.deepspeed.keys import load_keys
+
 Config = dict[str, Any]
 
 MICRO: Config = {"train_micro_batch_size_per_gpu": 4}
@@ -82,6 +84,7 @@ BASES: tuple[Config, ...] = (
     {**MICRO, "data_efficiency": {"seed": 1, "data_sampling": {"dynamic_batching": {"min_batch_size": 1}}}},
     {**MICRO, "expert_parallel": {"autoep_size": 1}, "autotuning": {"mp_size": 1, "model_info": {"num_layers": 2}}},
 )  # fmt: skip
+BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 WORLD_SIZES = (1, 2, 8, 64)
 
 
@@ -129,8 +132,7 @@ def _sections(config: Config) -> list[Config]:
 
 
 def _batch(config: Config, random: Random) -> None:
-    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-    name = random.choice(names)
+    name = random.choice(BATCH)
     odd: tuple[Any, ...] = (None, 0, -4, 1.5, 8.0, 0.5, "8", "0", "-2", "x", True, False, [], "absent")
     value = random.choice(
         odd if random.random() < 0.4 else (1, 2, 3, 4, 6, 8, 16, 24, 48, 64, 96, 128, 192, 256, 384)
@@ -262,7 +264,91 @@ def _other(config: Config, random: Random) -> None:
     config[name] = copy.deepcopy(value)
 
 
+def _declared(random: Random) -> tuple[tuple[str, ...], Config]:
+    """Any declared key that is no section."""
+    keys: list[tuple[tuple[str, ...], Config]] = []
+    stack: list[tuple[tuple[str, ...], Config]] = [((), load_keys())]
+    while stack:
+        above, section = stack.pop()
+        for name, spec in section["keys"].items():
+            if "keys" in spec:
+                stack.append(((*above, name), spec))
+            # Two sizes that stop deepspeed.initialize before it reads the config.
+            elif not spec.get("open") and not name.endswith("parallel_size"):
+                keys.append(((*above, name), section["keys"][spec["alias"]] if "alias" in spec else spec))
+    return random.choice(keys)
+
+
+def _set(config: Config, keys: tuple[str, ...], value: object) -> None:
+    if keys == ("vocabulary_size",):
+        value = value or 0  # an empty text or list counts as no size
+    if keys[-1] == "lower_precision_safe_modules" and not isinstance(value, list | dict | None):
+        value = [value]  # a text passes as a list of letters, until deepspeed.initialize looks them up
+    if len(keys) == 1 and keys[0] in BATCH and isinstance(value, int | float):
+        value = min(value, 10**9)  # what 64 bits don't hold is not reckoned with
+    place: Any = config
+    for key in keys[:-1]:
+        place = place.setdefault(key, {}) if isinstance(place, dict) else None
+    if isinstance(place, dict):
+        place[keys[-1]] = value
+
+
+def _wrong_value(config: Config, random: Random) -> None:
+    keys, spec = _declared(random)
+    odd: tuple[Any, ...] = (
+        None, True, False, "auto", "true", "false", "no", "maybe", "", [], ["a"], [1], {}, {"a": 1}, 0, 1, -1, -0.5,
+        0.5, 2.5, 1e9, 1e30, 15099494.4, 2**70, "x",
+    )  # fmt: skip
+    bounds = [spec[name] for name in ("min", "exclusive_min", "max", "exclusive_max") if name in spec]
+    near = [bound + step for bound in bounds for step in (-1, -0.001, 0, 0.001, 1)]
+    if spec.get("filled_by"):
+        odd = tuple(value for value in odd if value != "auto")  # a placeholder, which is not for DeepSpeed
+    if spec["type"] == "bool":
+        odd = tuple(value for value in odd if value != 1e9)  # HJSON makes an integer of it
+    words = [word for value in spec.get("values", ()) for word in (value, f"{value}s", str(value).upper())]
+    _set(config, keys, random.choice([*odd, *near, *near, *words, *words]))
+
+
+def _removed(config: Config, random: Random) -> None:
+    table = load_keys()
+    section = random.choice(((), ("zero_optimization",), ("optimizer", "params")))
+    node = table
+    for name in section:
+        node = node["keys"][name]
+    names = [name for name, spec in node["keys"].items() if spec.get("status") == "removed"]
+    _set(
+        config,
+        (*section, random.choice(names)),
+        random.choice((False, True, None, {}, "auto", 1.0, "1.0", [])),
+    )
+
+
+def _two_spellings(config: Config, random: Random) -> None:
+    keys = load_keys()["keys"]["zero_optimization"]["keys"]
+    pairs = [(name, spec["alias"]) for name, spec in keys.items() if "alias" in spec]
+    pairs += [("cpu_offload", "offload_optimizer"), ("cpu_offload_param", "offload_param")] * 3
+    pairs += [("stage3_gather_fp16_weights_on_model_save", "stage3_gather_16bit_weights_on_model_save")] * 2
+    for name in random.choice(pairs):
+        spec = keys[keys[name].get("alias", name)]
+        good: object = {"device": "cpu"} if "keys" in spec else spec.get("default", True)
+        value = random.choice((good, good, good, "auto", None, True, False, 1))
+        if random.random() < 0.9:
+            _set(config, ("zero_optimization", name), value)
+    if random.random() < 0.1:
+        _set(config, ("zero_optimization", "strict"), random.choice((True, False, "auto")))
+
+
+def _misplace(config: Config, random: Random) -> None:
+    keys, spec = _declared(random)
+    section = random.choice(
+        ((), ("zero_optimization",), ("fp16",), ("bf16",), ("optimizer",), ("data_types",))
+    )
+    values: tuple[Any, ...] = (spec.get("default"), 1, True, {}, "auto" if section else 2)
+    _set(config, (*section, keys[-1]), random.choice(values))
+
+
 DAMAGES: tuple[Callable[[Config, Random], None], ...] = (
     _batch, _batch, _batch, _parallel, _precision, _precision, _misspell, _misspell, _add, _quote, _quote,
-    _zero_section, _loss_scale, _other,
+    _zero_section, _loss_scale, _other, _wrong_value, _wrong_value, _wrong_value, _removed, _two_spellings,
+    _two_spellings, _misplace,
 )  # fmt: skip

@@ -12,11 +12,12 @@ from configs import config_of
 from corpus import corpus_json
 
 from dsconf.config.context import Consumer, Context
+from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.engine import lint_config, lint_file
 from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
 
-from .judge import BATCH_KEYS, Constraint, Fault, engine_finds, faults, read
+from .judge import BATCH_KEYS, OTHERS, Constraint, Fault, engine_finds, faults, read
 from .mutants import BASES, WORLD_SIZES, mutants
 
 pytestmark = pytest.mark.oracle
@@ -29,7 +30,16 @@ CONSTRAINTS: dict[str, Constraint] = {
     "batch-not-positive": "batch-not-positive",
     "precision-both": "precision-both",
     "unknown-nested-key": "unknown-nested-key",
+    "misplaced-key": "unknown-nested-key",
     "type-number-as-string": "quoted-number",
+    "invalid-type": "wrong-value",
+    "invalid-enum": "wrong-value",
+    "int-field-fractional": "wrong-value",
+    "out-of-range": "wrong-value",
+    "bool-as-string": "wrong-value",
+    "removed-key": "removed-key",
+    "deprecated-and-new-key": "deprecated-and-new",
+    "both-spellings": "both-spellings",
     "duplicate-key": "duplicate-key",
 }
 """The rules whose errors DeepSpeedConfig decides, and what the judge calls the reason."""
@@ -50,10 +60,25 @@ def reasons(result: Result) -> set[tuple[Constraint, str]]:
     return found
 
 
+def is_left_out(fault: Fault) -> bool:
+    """Whether it is known that no rule says this: a constraint between keys, or a section that is not declared yet."""
+    if any(words in fault.text for words in OTHERS):
+        return True
+    node = load_keys()
+    for key in fault.path.split("."):
+        node = node.get("keys", {}).get(key, {})
+        if node.get("open"):
+            return True
+    return False
+
+
 def disagreement(text: str, world_size: int, found: list[Fault]) -> str | None:
     """How lint and DeepSpeed differ over the reasons for which a file is refused."""
     ours = reasons(lint(text, "deepspeed", world_size))
     covered = [fault for fault in found if fault.constraint != "other"]
+    unexplained = [fault for fault in found if fault.constraint == "other" and not is_left_out(fault)]
+    if unexplained:
+        return f"{text}\n  no rule, and no reason for it: {unexplained}"
     needed = {(fault.constraint, fault.path) for fault in covered if not fault.hidden}
     possible = {(fault.constraint, fault.path) for fault in covered}
     if any(fault.constraint == "duplicate-key" for fault in found):
@@ -75,7 +100,7 @@ def test_the_bases_are_accepted() -> None:
 def test_mutants() -> None:
     counts: Counter[str] = Counter()
     different = []
-    for mutant in mutants(4000, seed=1):
+    for mutant in mutants(6000, seed=1):
         found = faults(mutant.text, mutant.world_size)
         counts.update({str(fault.constraint) for fault in found} or {"accepted"})
         if text := disagreement(mutant.text, mutant.world_size, found):
@@ -126,7 +151,9 @@ def test_public_configs(path: Path) -> None:
         found = faults(settled, world_size)
         assert disagreement(settled, world_size, found) is None
         optimizer = config_of(text).raw("optimizer.type")
-        if not found and (optimizer is None or engine_finds(str(optimizer))):
+        # deepspeed.initialize refuses a max_grad_norm, whatever it says.
+        buildable = not config_of(text).present("optimizer.params.max_grad_norm")
+        if not found and buildable and (optimizer is None or engine_finds(str(optimizer))):
             for consumer in (None, "deepspeed", "trainer", "accelerate"):
                 assert errors_of_a_sound_file(text, consumer, world_size) == []
 

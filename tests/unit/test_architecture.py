@@ -201,7 +201,7 @@ def test_the_lint_path_is_light() -> None:
 
 
 def test_nothing_but_the_standard_library_and_the_dependencies_is_imported() -> None:
-    allowed = {"click", "pydantic", "pydantic_core", "annotated_types", "ruamel", "libcst"}
+    allowed = {"click", "jellyfish", "pydantic", "pydantic_core", "annotated_types", "ruamel", "libcst"}
     for module in MODULES:
         roots = {name.partition(".")[0] for name in imports(module)} - {"dsconf"} - sys.stdlib_module_names
         if module.startswith("dsconf.formats.fsdp2.parts."):

@@ -20,7 +20,7 @@ from dsconf.document.json_scanner import scan
 from dsconf.formats.deepspeed.history import known_version, load_history, optimizers_of, overlaid
 from dsconf.formats.deepspeed.keys import NEWEST, load_keys
 from dsconf.formats.deepspeed.optimizers import optimizer_known
-from dsconf.lint.nearest import nearest_optimizer
+from dsconf.lint.optimizers import nearest_optimizer
 
 HISTORY = load_history()
 OLDER = HISTORY["versions"][:-1]

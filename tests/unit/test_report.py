@@ -34,6 +34,7 @@ ERR = {
     "crlf.json": [],
     "duplicates.json": ["--consumer", "deepspeed"],
     "indivisible.json": ["--world-size", "8"],
+    "keys.json": [],
     "minified.json": [],
     "missing_comma.json": [],
     "no_batch.json": [],

@@ -1,0 +1,116 @@
+"""What is wrong with a value: its type, a word that is none of the allowed ones, a fraction, quotes, its size."""
+
+from __future__ import annotations
+
+import json
+
+from dsconf.config.coerce import Invalid, coerce
+from dsconf.config.effective import Spec
+from dsconf.lint.nearest import nearest
+
+_FALSE = ("0", "f", "false", "n", "no", "none", "null", "off")
+_TRUE = ("1", "on", "t", "true", "y", "yes")
+_DTYPES = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}
+"""Names that PyTorch and others use for the dtypes of DeepSpeed."""
+_LARGEST = 2**63
+
+
+def wrong_value(spec: Spec, reader: str, raw: object, *, strict: bool = False) -> dict[str, object] | None:
+    """What the rules for values read of a value that DeepSpeed refuses or takes for another one; None for a good one.
+
+    `spec` is the key's node of the table, `reader` and `strict` as `coerce` takes them.
+    """
+    if reader == "raw" and raw == "auto" and spec.get("filled_by"):
+        return None  # a placeholder, and not for DeepSpeed
+    result = coerce(spec, reader, raw, strict=strict)
+    if isinstance(result, Invalid):
+        problem, fails, expected = _problem(spec, reader, raw), result.fails, result.expected
+    elif reader == "raw" and _types(spec) == ["bool"] and isinstance(raw, str) and raw:
+        problem, fails, expected = "bool-text", None, "true or false"
+    else:
+        return None
+    if problem == "bounds" and isinstance(raw, int | float) and not abs(raw) < _LARGEST:
+        expected += " that 64 bits hold"
+    text = raw.strip().lower() if isinstance(raw, str) else ""
+    return {
+        "value": raw,
+        "met": _met(raw),
+        "expected": expected,
+        "fails": fails,
+        "problem": problem,
+        "default": spec.get("default"),
+        "means_false": text in _FALSE,
+        "means_true": text in _TRUE,
+        "meant": _meant(spec, raw) if problem == "enum" else None,
+        "whole": isinstance(raw, float) and raw == round(raw, 0),
+        "nearest": _nearest_integer(spec, raw) if problem == "fraction" else None,
+    }
+
+
+def _problem(spec: Spec, reader: str, raw: object) -> str:
+    types = _types(spec)
+    # A raw section reckons with false as with 0.
+    number = isinstance(raw, int | float) and (reader == "raw" or not isinstance(raw, bool))
+    if _quotes_are_wrong(spec, reader, raw):
+        return "quoted"
+    if types == ["bool"] and isinstance(raw, str):
+        return "bool-text"
+    fraction = isinstance(raw, float) and abs(raw) < _LARGEST and reader != "raw" and raw != int(raw)
+    if "int" in types and (fraction or (isinstance(raw, float) and spec.get("int_only"))):
+        return "fraction"
+    if "values" in spec and len(types) == 1 and (number or isinstance(raw, str)):
+        return "enum"
+    return "bounds" if number and {"int", "float"} & {*types} else "type"
+
+
+def _types(spec: Spec) -> list[str]:
+    types = spec.get("type", "any")
+    return [types] if isinstance(types, str) else types
+
+
+def _quotes_are_wrong(spec: Spec, reader: str, raw: object) -> bool:
+    """Whether a refused value is a number in quotes, and refused for them: the number itself may be wrong too."""
+    number = _number(raw) if isinstance(raw, str) else None
+    if number is None or not {"int", "float"} & {*_types(spec)}:
+        return False
+    return "quoted_fails" in spec or not isinstance(coerce(spec, reader, number), Invalid)
+
+
+def _number(text: str) -> float | None:
+    """The finite number that a text holds, None where it holds none."""
+    try:
+        number = float(text)
+        return int(text) if text.strip().lstrip("+-").isdigit() else number if number - number == 0 else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _met(raw: object) -> str:
+    """A value in words."""
+    if isinstance(raw, str):
+        return f"the text {json.dumps(raw, ensure_ascii=False)}"
+    if isinstance(raw, list):
+        return f"the list {json.dumps(raw, ensure_ascii=False)}"
+    return "an object" if isinstance(raw, dict) else json.dumps(raw)
+
+
+def _meant(spec: Spec, raw: object) -> str | None:
+    """The allowed word that another one most likely means."""
+    if not isinstance(raw, str):
+        return None
+    words = {value.lower(): value for value in spec["values"] if isinstance(value, str)}
+    text = raw.strip().lower().removeprefix("torch.")
+    text = text if text in words else _DTYPES.get(text, text)
+    return words[text] if text in words else words.get(nearest(text, words) or "")
+
+
+def _nearest_integer(spec: Spec, raw: object) -> int | None:
+    """The integer that a fraction stands for; None where rounding would leave nothing of it."""
+    assert isinstance(raw, float)
+    whole = round(raw)
+    lowest = spec.get("min", spec["exclusive_min"] + 1 if "exclusive_min" in spec else None)
+    if lowest is not None:
+        whole = max(whole, lowest)
+    if "values" in spec and whole not in spec["values"]:
+        return None
+    return whole if whole or not raw else None

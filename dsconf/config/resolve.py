@@ -30,7 +30,7 @@ def resolve(config: Config) -> list[Row]:
     """
     facts = facts_of(config)
     rows = []
-    for path, section, spec in _leaves(config):
+    for path, section, spec in [*_leaves(config), *_items(config)]:
         entry = config.entry(path)
         if spec.get("status") == "removed" and entry is None:
             continue
@@ -64,6 +64,21 @@ def _leaves(config: Config) -> Iterator[tuple[str, Spec, Spec]]:
             if "alias" not in child
         ]
         stack.extend(reversed(below))
+
+
+def _items(config: Config) -> Iterator[tuple[str, Spec, Spec]]:
+    """Path, section and node of the written keys below free names and in lists, which the table can't enumerate."""
+    for item in config.written:
+        keys, node = config.table, item.entry.node
+        below_free_name = False
+        for key in item.path.split("."):
+            below_free_name = below_free_name or key not in keys.get("keys", {})
+            keys = keys.get("keys", {}).get(key, {})
+        opens = (
+            item.spec is not None and ("keys" in item.spec or "each" in item.spec) and node.kind == "object"
+        )
+        if below_free_name and item.spec is not None and not opens:
+            yield item.path, item.section, item.spec
 
 
 def _note(config: Config, spec: Spec, origin: Origin) -> str:

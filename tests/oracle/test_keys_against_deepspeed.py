@@ -7,8 +7,10 @@ import importlib
 from typing import Any
 
 import pytest
+from configs import config_of
 
 from dsconf.config.coerce import Invalid, coerce
+from dsconf.config.resolve import resolve
 
 from .grid import (
     COMPUTED,
@@ -21,6 +23,7 @@ from .grid import (
     base_of,
     difference,
     key_node,
+    same,
     values_of,
     with_value,
 )
@@ -42,6 +45,36 @@ def differences(path: str, values: list[Any]) -> list[str]:
 @pytest.mark.parametrize("path", READ_AT_ONCE)
 def test_coerce_does_what_deepspeed_does(path: str) -> None:
     assert differences(path, values_of(path, NODES[path][0])) == []
+
+
+@pytest.mark.parametrize("path", [path for path in READ_AT_ONCE if "[]" not in path and "*" not in path])
+def test_resolve_shows_what_deepspeed_ends_up_with(path: str) -> None:
+    """Values that are read in isolation, and three of them in the whole table of `resolve`."""
+    node = NODES[path][0]
+    if "object" in node["type"] or path in SHOWN_BY or path.endswith(".nvme_path"):
+        return
+    shown = 0
+    for value in values_of(path, node):
+        seen = observe(path, value)
+        if (
+            seen.refused is not None
+            or not seen.kept
+            or value in (float("inf"), float("-inf"))
+            or value != value
+        ):
+            continue
+        reader = NODES[path][1].get("reader", "raw")
+        if (value == "auto" and reader == "raw") or isinstance(coerce(node, reader, value), Invalid):
+            continue  # kept as text, or until something fails on it
+        config = config_of(with_value(base_of(path), path, value), "deepspeed", 1)
+        found_value = config.value(path)
+        if path in COMPUTED and found_value is None:
+            continue
+        assert same(found_value, seen.value), (value, found_value, seen.value)
+        if shown < 3:
+            row = next(row for row in resolve(config) if row.path == path)
+            assert row.origin == "derived" or same(row.value, seen.value), (value, row, seen.value)
+            shown += 1
 
 
 KEPT_NOWHERE = {

@@ -101,7 +101,7 @@ def _node(field: FieldInfo) -> Node:
     if is_nullable(field):
         node["nullable"] = True
     # Where null may not be written, None only says that there is no value without the key.
-    has_value = "object" in kinds or field.default is not None or is_nullable(field)
+    has_value = {"object", "any"} & set(kinds) or field.default is not None or is_nullable(field)
     if has_value and key.status != "removed" and not reads.unset:
         node["default"] = _plain_default(field.default)
     for name, value in (

@@ -14,7 +14,7 @@ from dsconf.document.source import Unusable, check_file, read_text
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.evaluate import Scope
 from dsconf.lint.finding import Finding, Related, Result, place_of, printable
-from dsconf.lint.recognise import is_deepspeed, other_format
+from dsconf.lint.recognise import not_deepspeed, other_format
 from dsconf.lint.schema import Event, events
 
 Rule = dict[str, Any]
@@ -32,8 +32,8 @@ def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
     except Unusable as problem:
         return unusable_result(path, problem, rules, context)
     table = load_keys(context.deepspeed_version)
-    if context.consumer is None and not is_deepspeed(document, table):
-        reason = "no DeepSpeed config: it has none of DeepSpeed's keys (--consumer says who reads it)"
+    reason = None if context.consumer else not_deepspeed(document, table)
+    if reason is not None:
         return Result(path, [], skipped=reason, text=document.text)
     return lint_config(Config(document, table, context), rules)
 

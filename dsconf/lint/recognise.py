@@ -15,6 +15,9 @@ _STRONG = frozenset(
 )
 """Keys that nothing but DeepSpeed has."""
 
+_MOST_MISTAKES = 10
+"""Nobody misspells more keys than that."""
+
 _OTHER_FORMATS = {
     ".yaml": "YAML",
     ".yml": "YAML",
@@ -34,8 +37,16 @@ def other_format(path: str) -> str | None:
     return None
 
 
-def is_deepspeed(document: Document, table: Spec) -> bool:
-    """Whether the top level holds a key that only DeepSpeed has, two that DeepSpeed has too, or nothing else."""
+def not_deepspeed(document: Document, table: Spec) -> str | None:
+    """Why this is no DeepSpeed config; None where it is one.
+
+    One has a key that only DeepSpeed has at its top level, two that DeepSpeed has too, or nothing else. A file most
+    of whose keys are foreign is that of a trainer which takes DeepSpeed's keys among its own.
+    """
     keys = {entry.key for entry in document.root.entries}
     known = keys & set(table["keys"])
-    return bool(keys & _STRONG) or len(known) >= 2 or (bool(known) and known == keys)
+    if not (keys & _STRONG or len(known) >= 2 or (known and known == keys)):
+        return "no DeepSpeed config: it has none of DeepSpeed's keys (--consumer says who reads it)"
+    if len(keys - known) > max(_MOST_MISTAKES, 2 * len(known)):
+        return "another trainer's config: most of its keys are not DeepSpeed's (--consumer says who reads it)"
+    return None

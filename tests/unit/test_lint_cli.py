@@ -172,6 +172,19 @@ def test_other_json_is_skipped(text: str) -> None:
     assert dsconf("lint", path).stdout == f"{path}: skipped, {skipped['reason']}\n"
 
 
+def test_the_config_of_another_trainer_is_skipped() -> None:
+    """Some take DeepSpeed's keys among many of their own."""
+    foreign = {f"num-layers-{number}": 1 for number in range(12)}
+    path = write(
+        json.dumps({"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}} | foreign)
+    )
+    code, report = lint_json(path)
+    assert (code, report["files"]) == (0, 0)
+    assert "another trainer's config" in report["skipped"][0]["reason"]
+    code, report = lint_json(path, "--consumer", "deepspeed")
+    assert (code, report["files"], len(report["findings"])) == (1, 1, 12)
+
+
 def test_two_keys_that_deepspeed_has_make_a_config() -> None:
     text = '{"optimizer": {"type": "AdamW"}, "scheduler": {"type": "WarmupLR"}, "name": "x"}'
     assert "unknown-top-level-key" in rules_of(lint_json(write(text))[1])

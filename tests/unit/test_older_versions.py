@@ -33,7 +33,7 @@ OLDER = HISTORY["versions"][:-1]
     [
         ("0.14.5", "0.14.5"),
         ("0.14", "0.14.5"),
-        ("0.14.99", "0.14.5"),
+        ("0.14.99", "0.14.5+"),
         ("0.19.5", "0.19.5"),
         ("0.19", NEWEST),
         ("0.18", "0.18.9"),
@@ -49,10 +49,17 @@ def test_between_two_the_older_one_stands() -> None:
     assert HISTORY["versions"][:2] == ["0.14.5", "0.15.0"]
     assert [known_version(f"0.15.{patch}") for patch in (0, 3, 4, 5)] == [
         "0.15.0",
-        "0.15.0",
+        "0.15.0+",
         "0.15.4",
-        "0.15.4",
+        "0.15.4+",
     ]
+
+
+def test_a_key_that_came_between_two_is_no_mistake() -> None:
+    """Whether 0.17.3 has what 0.17.6 has, and 0.17.0 has not, was not read."""
+    assert HISTORY["keys"]["torch_autocast"] == {"since": "0.17.6"}
+    for version, known in (("0.17.0", False), ("0.17.3", True), ("0.17.6", True)):
+        assert ("torch_autocast" in load_keys(known_version(version))["keys"]) == known
 
 
 @pytest.mark.parametrize(

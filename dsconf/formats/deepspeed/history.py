@@ -33,7 +33,7 @@ def load_history() -> dict[str, Any]:
 
 
 def known_version(text: str) -> str:
-    """The version of the history that stands for one: itself, or the next older one that was read.
+    """The version of the history that stands for one: itself, or the next older one that was read, with a "+".
 
     X.Y stands for the last release of its series, and whatever is newer than all for the newest. Raises ValueError.
     """
@@ -45,7 +45,18 @@ def known_version(text: str) -> str:
     fitting = [version for version in versions if _numbers(version) <= wanted]
     if not fitting:
         raise ValueError(f"DeepSpeed {text} is too old: dsconf knows {versions[0]} and later")
-    return fitting[-1]
+    older = fitting[-1]
+    is_read = _numbers(older) == wanted or match[3] is None or older == versions[-1]
+    return older if is_read else f"{older}+"
+
+
+def _span(versions: list[str], version: str) -> tuple[int, int]:
+    """The places of the versions that one stands for: of "0.17.0+" also the next one that was read.
+
+    What came between two read versions may be there already, so that it is no error to use it.
+    """
+    at = versions.index(version.removesuffix("+"))
+    return at, at + version.endswith("+")
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -61,14 +72,14 @@ def overlaid(table: Node, history: Node, version: str) -> Node:
     """The key table of one of a history's versions; the `table` of the newest is left as it is."""
     versions = history["versions"]
     place = {name: number for number, name in enumerate(versions)}
-    at = place[version]
+    at, upto = _span(versions, version)
     table = copy.deepcopy(table)
     for path, changes in history["keys"].items():
         above, _, name = path.rpartition(".")
         section = _section(table, above)
         if section is None:
             continue
-        if "since" in changes and at < place[changes["since"]]:
+        if "since" in changes and upto < place[changes["since"]]:
             _remove(section, name)
             continue
         if "until" in changes and at > place[changes["until"]]:
@@ -89,10 +100,11 @@ def optimizers_of(newest: Collection[str], version: str) -> set[str]:
     """DeepSpeed's own optimizers in one of the versions of `history.json`, in lower case, from those of the newest."""
     history = load_history()
     place = {name: number for number, name in enumerate(history["versions"])}
+    at, upto = _span(history["versions"], version)
     names = set(newest)
     for name, span in history["optimizers"].items():
         first, last = span.get("since", history["versions"][0]), span.get("until", history["versions"][-1])
-        if place[first] <= place[version] <= place[last]:
+        if place[first] <= upto and at <= place[last]:
             names.add(name)
         else:
             names.discard(name)

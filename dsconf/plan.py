@@ -45,10 +45,6 @@ class Precision(_Frozen):
     """Gradients between GPUs; None: as `compute`."""
     accumulate: Dtype | None = None
     """Gradients between micro batches; None: as `compute`."""
-    master: Dtype = "fp32"
-    """The weights that the optimizer updates."""
-    round_initial_weights: bool = True
-    """Whether the masters start from weights rounded to `compute`."""
 
 
 class Sharding(_Frozen):

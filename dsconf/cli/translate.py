@@ -9,11 +9,12 @@ import click
 
 from dsconf.cli.options import context_options, take_context
 from dsconf.config.context import Context
+from dsconf.translate import TARGETS
 
 
 @click.command("translate", short_help="Translate a config to FSDP2 code.")
 @click.argument("source", type=click.Path())
-@click.option("--to", "target", required=True, type=click.Choice(["fsdp2"]), help="What to write.")
+@click.option("--to", "target", required=True, type=click.Choice(TARGETS), help="What to write.")
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A value that counts instead of the file's."
 )
@@ -61,7 +62,7 @@ def command(
             write_text(report_path, json.dumps(done.report.as_json(), indent=2, ensure_ascii=False) + "\n")
         except OSError as error:
             raise click.UsageError(f"can't write {report_path}: {error.strerror}") from None
-    click.echo(render(done.report), err=True)
+    click.echo(render(done.report, forced=force), err=True)
     if done.report.supported or force:
         click.echo(done.code, nl=False)
     raise SystemExit(0 if done.report.supported else 1)

@@ -57,7 +57,7 @@ def coerce(node: Node, reader: str, value: object, *, strict: bool = False) -> o
     """
     if node.get("status") == "removed":
         return Invalid(node.get("wrong_fails", "parse"), "nothing: the key was removed")
-    types = _types(node)
+    types = types_of(node)
     if "object" in types and isinstance(value, dict):
         return value
     if "object" in types and value is None and node.get("nullable"):
@@ -74,7 +74,7 @@ def coerce(node: Node, reader: str, value: object, *, strict: bool = False) -> o
 
 def expected(node: Node) -> str:
     """What a key takes, in words."""
-    types = _types(node)
+    types = types_of(node)
     values = [json.dumps(value) for value in node.get("values", ())]
     if types == ["null"] and node.get("nullable"):
         return "null"
@@ -102,7 +102,8 @@ def _words(node: Node, kind: str) -> str:
     return " ".join([words, " and ".join(limits)]).strip()
 
 
-def _types(node: Node) -> list[str]:
+def types_of(node: Node) -> list[str]:
+    """The types that a key takes."""
     kinds = node.get("type", "any")
     return [kinds] if isinstance(kinds, str) else kinds
 

@@ -116,19 +116,22 @@ class Config:
         """
         return bool(self.raw(f"{path.rpartition('.')[0]}.strict"))
 
+    def drops_auto(self, path: str, section: Spec) -> bool:
+        """Whether "auto" at `path`, a key of `section`, counts as absent."""
+        return section.get("reader") == "pydantic" and not self.strict(path)
+
     def _settle(self, path: str, section: Spec, spec: Spec, raw: object, origin: Origin) -> Value:
         reader = section.get("reader", "raw")
-        strict = reader == "pydantic" and self.strict(path)
         if raw == "auto" and "auto" not in spec.get("values", ()):
             fillers = spec.get("filled_by", ())
             consumer = self.context.consumer
             if fillers and (consumer is None or consumer in fillers):
                 return Value(UNKNOWN, "filled")
-            if reader == "pydantic" and not strict:
+            if self.drops_auto(path, section):
                 return _default(spec, "dropped")
             if reader == "raw":
                 return Value(UNKNOWN, "invalid")
-        value = coerce(spec, reader, raw, strict=strict)
+        value = coerce(spec, reader, raw, strict=self.strict(path))
         return Value(UNKNOWN, "invalid") if isinstance(value, Invalid) else Value(value, origin)
 
     def _defaults_hold(self, path: str) -> bool:
@@ -145,7 +148,7 @@ class Config:
             raw = item.entry.node.plain()
             if raw is None and spec.get("nullable"):
                 continue
-            if raw == "auto" and item.section.get("reader") == "pydantic" and not self.strict(above):
+            if raw == "auto" and self.drops_auto(above, item.section):
                 continue
             return False
         return True

@@ -90,7 +90,7 @@ def _note(config: Config, spec: Spec, origin: Origin) -> str:
     if origin == "dropped":
         return '"auto": DeepSpeed takes its default'
     if origin == "invalid":
-        return "DeepSpeed refuses what is written"
+        return "what is written is no value for it: see dsconf lint"
     return ""
 
 

@@ -73,8 +73,7 @@ def _says_nothing(config: Config, item: Written) -> bool:
 
 def _is_dropped(config: Config, item: Written) -> bool:
     """Whether DeepSpeed drops the key for its value "auto"."""
-    pydantic = item.section.get("reader") == "pydantic"
-    return pydantic and item.entry.node.scalar == "auto" and not config.strict(item.path)
+    return item.entry.node.scalar == "auto" and config.drops_auto(item.path, item.section)
 
 
 def _above(path: str) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 
-from dsconf.config.coerce import Invalid, coerce
+from dsconf.config.coerce import Invalid, coerce, types_of
 from dsconf.config.effective import Spec
+from dsconf.formats.deepspeed.dtypes import short_name
 from dsconf.lint.nearest import nearest
 
 _FALSE = ("0", "f", "false", "n", "no", "none", "null", "off")
 _TRUE = ("1", "on", "t", "true", "y", "yes")
-_DTYPES = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}
-"""Names that PyTorch and others use for the dtypes of DeepSpeed."""
 _LARGEST = 2**63
 
 
@@ -25,7 +24,7 @@ def wrong_value(spec: Spec, reader: str, raw: object, *, strict: bool = False) -
     result = coerce(spec, reader, raw, strict=strict)
     if isinstance(result, Invalid):
         problem, fails, expected = _problem(spec, reader, raw), result.fails, result.expected
-    elif reader == "raw" and _types(spec) == ["bool"] and isinstance(raw, str) and raw:
+    elif reader == "raw" and types_of(spec) == ["bool"] and isinstance(raw, str) and raw:
         problem, fails, expected = "bool-text", None, "true or false"
     else:
         return None
@@ -48,7 +47,7 @@ def wrong_value(spec: Spec, reader: str, raw: object, *, strict: bool = False) -
 
 
 def _problem(spec: Spec, reader: str, raw: object) -> str:
-    types = _types(spec)
+    types = types_of(spec)
     # A raw section reckons with false as with 0.
     number = isinstance(raw, int | float) and (reader == "raw" or not isinstance(raw, bool))
     if _quotes_are_wrong(spec, reader, raw):
@@ -63,15 +62,10 @@ def _problem(spec: Spec, reader: str, raw: object) -> str:
     return "bounds" if number and {"int", "float"} & {*types} else "type"
 
 
-def _types(spec: Spec) -> list[str]:
-    types = spec.get("type", "any")
-    return [types] if isinstance(types, str) else types
-
-
 def _quotes_are_wrong(spec: Spec, reader: str, raw: object) -> bool:
     """Whether a refused value is a number in quotes, and refused for them: the number itself may be wrong too."""
     number = _number(raw) if isinstance(raw, str) else None
-    if number is None or not {"int", "float"} & {*_types(spec)}:
+    if number is None or not {"int", "float"} & {*types_of(spec)}:
         return False
     return "quoted_fails" in spec or not isinstance(coerce(spec, reader, number), Invalid)
 
@@ -99,8 +93,8 @@ def _meant(spec: Spec, raw: object) -> str | None:
     if not isinstance(raw, str):
         return None
     words = {value.lower(): value for value in spec["values"] if isinstance(value, str)}
-    text = raw.strip().lower().removeprefix("torch.")
-    text = text if text in words else _DTYPES.get(text, text)
+    text = raw.strip().lower()
+    text = text if text in words else short_name(text)
     return words[text] if text in words else words.get(nearest(text, words) or "")
 
 

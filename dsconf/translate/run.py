@@ -21,8 +21,6 @@ from dsconf.lint.index import load_rules
 from dsconf.plan import Wrapping
 from dsconf.translate.report import Report, assemble
 
-TARGETS = ("fsdp2",)
-
 
 class Refused(Exception):
     """The meaning of the source can't be determined; `result` holds the findings that say why."""
@@ -67,22 +65,23 @@ def translate(
         raise Refused(result._replace(findings=errors, missing_context=()))
     reading = read(config)
     plan = reading.plan.model_copy(update={"wrapping": Wrapping(block_classes=tuple(blocks))})
-    writing = write(plan, _origin(path), _labels(config, reading))
+    writing = write(plan, _origin(path, reading), _labels(config, reading))
     return Translation(writing.code, assemble(config, reading, writing.landings, target))
 
 
-def _origin(path: str) -> str:
-    """The first line of the docstring; a file may have any name, quotes and line ends included."""
+def _origin(path: str, reading: Reading) -> str:
+    """The first lines of the docstring; a file may have any name, quotes and line ends included."""
     name = "".join(c if c.isprintable() and c not in '"\\' else "?" for c in Path(path).name)
+    left_out = [item.key for item in reading.items if item.outcome == "unsupported"]
+    if left_out:
+        keys = "\n".join(f"    {key}" for key in left_out)
+        heading = f"FSDP2 for {name}, not as DeepSpeed trains with it. Left out by dsconf {__version__}:"
+        return f"{heading}\n\n{keys}"
     return f"Trains as DeepSpeed does with {name}, on PyTorch FSDP2. Written by dsconf {__version__}."
 
 
 def _labels(config: Config, reading: Reading) -> dict[str, str]:
     """For each field of the Plan the key that its value comes from."""
-    labels: dict[str, str] = {}
-    for path, field in reading.fields.items():
-        if config.present(path):
-            labels[field] = path
-        else:
-            labels.setdefault(field, f"{path}, not written: DeepSpeed's default")
-    return labels
+    backwards = list(reading.fields.items())[::-1]  # of several keys the first one names the field
+    defaults = {field: f"{path}, not written: DeepSpeed's default" for path, field in backwards}
+    return defaults | {field: path for path, field in backwards if config.present(path)}

@@ -8,8 +8,11 @@ from dsconf.formats.outcome import Item
 from dsconf.translate.report import Report
 
 
-def render(report: Report) -> str:
-    """A heading with the overall outcome, a line per key, then what the user has to do."""
+def render(report: Report, *, forced: bool = False) -> str:
+    """A heading with the overall outcome, a line per key, then what the user has to do.
+
+    `forced` says that code is written although something is unsupported.
+    """
     written = [item for item in report.items if item.written]
     measured = f" ({report.note})" if report.note else ""
     lines = [
@@ -25,7 +28,9 @@ def render(report: Report) -> str:
     if actions:
         lines += ["", "To do:", *actions]
     if not report.supported:
-        lines += ["", "No code was written: something is unsupported (--force writes the code without it)."]
+        without = "The code goes without what is unsupported: it trains something else than the config says."
+        none = "No code was written: something is unsupported (--force writes the code without it)."
+        lines += ["", without if forced else none]
     return "\n".join(lines)
 
 

@@ -109,6 +109,9 @@ def test_gradient_dtypes() -> None:
     precision = plan(ZERO3 | keys).precision
     assert (precision.reduce, precision.accumulate) == ("fp32", "fp32")
     assert plan(ZERO3 | {"bf16": {"enabled": True}}).precision.reduce is None
+    for spelling in ("float32", "torch.float32", "float"):
+        found = plan(ZERO3 | {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": spelling}})
+        assert found.precision.accumulate == "fp32"
     assert (
         item(ZERO3 | {"communication_data_type": "bf16"}, "communication_data_type").outcome == "unsupported"
     )

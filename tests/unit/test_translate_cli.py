@@ -165,9 +165,13 @@ def test_unsupported_settings_write_no_code() -> None:
     result = translate(offload, "--report", "report.json")
     assert (result.exit_code, result.stdout) == (1, "")
     assert Path("report.json").exists()
+    assert "No code was written" in result.stderr
     forced = translate(offload, "--force")
     assert forced.exit_code == 1
-    compile(forced.stdout, "module", "exec")
+    assert "No code was written" not in forced.stderr
+    docstring = ast.get_docstring(ast.parse(forced.stdout)) or ""
+    assert "zero_optimization.offload_param.device" in docstring
+    assert "Trains as DeepSpeed does" not in docstring
 
 
 def test_blocks_by_name() -> None:
@@ -241,3 +245,13 @@ def test_numbers_beyond_a_float_are_code() -> None:
     )
     code = translate(source).stdout
     assert 'LR = float("inf")' in code
+
+
+def test_a_comment_names_the_key_that_gave_the_value() -> None:
+    source = (
+        {"fp16": {"enabled": False}}
+        | ZERO3
+        | {"optimizer": {"type": "Adam", "params": {"adam_w_mode": True}}}
+    )
+    assert "PARAM_DTYPE = torch.bfloat16  # bf16.enabled" in translate(source).stdout
+    assert outcomes(source)["fp16.enabled"] == "no-effect"

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from dsconf.config.derive import facts_of
 from dsconf.config.effective import UNKNOWN, Config
+from dsconf.formats.deepspeed.dtypes import short_name
 from dsconf.formats.deepspeed.fate import FATES
 from dsconf.formats.deepspeed.leftover import leftovers
 from dsconf.formats.outcome import Item
@@ -38,7 +39,6 @@ FIELDS = {
 """The field of the Plan that each key goes to."""
 
 _Partition = Literal["nothing", "optimizer", "gradients", "parameters"]
-_DTYPES = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}
 _FP16 = FATES["fp16.enabled"].note
 _PARTITIONS: tuple[_Partition, ...] = ("nothing", "optimizer", "gradients", "parameters")
 
@@ -121,6 +121,9 @@ class _Reader:
         if compute == "fp16":
             self._unsupported("fp16.enabled", _FP16)
             compute = "fp32"
+        if self.config.present("fp16.enabled") and self.config.value("fp16.enabled") is False:
+            raw = self.config.raw("fp16.enabled")
+            self.items.append(Item("fp16.enabled", raw, "no-effect", note="it is off"))
         reduce = self._dtype("communication_data_type", compute)
         accumulate = self._dtype("data_types.grad_accum_dtype", compute)
         return Precision(compute=compute, reduce=reduce, accumulate=accumulate)
@@ -130,7 +133,7 @@ class _Reader:
         value = self.config.value(path)
         if not isinstance(value, str):
             return None
-        value = _DTYPES.get(value.lower(), value.lower())
+        value = short_name(value)
         if value == "fp32" or value == compute:
             return value
         self._unsupported(path, f"{value} gradients of other than {value} parameters are not translated yet")

@@ -71,14 +71,14 @@ class _Writer:
             action = f"pass {name.lower()}, or translate with --set {value.key}=VALUE"
             self.landings[field] = Landing("needs-value", f"{target.format('...')}", note, action)
         else:
-            self.constants[name] = Constant(_source(value), self.labels.get(field, field))
+            self.constants[name] = Constant(_source(value), self.labels[field])
             self.landings[field] = Landing("exact", target.format(value), note)
 
     def _batch(self) -> None:
         batch = self.plan.batch
         self.flags["FIXED_WORLD"] = batch.world_size is not None
         if batch.world_size is not None:
-            self.constants["WORLD_SIZE"] = Constant(str(batch.world_size), self.labels.get("batch.total", ""))
+            self.constants["WORLD_SIZE"] = Constant(str(batch.world_size), self.labels["batch.total"])
             self.landings["batch.total"] = Landing("exact", f"parallelize() wants {batch.world_size} ranks")
         elif isinstance(batch.total, Unresolved):
             self.landings["batch.total"] = Landing("needs-value", "", "micro batch x accumulation x ranks")
@@ -140,11 +140,7 @@ class _Writer:
             self.constants["REDUCE_DTYPE"] = Alias("PARAM_DTYPE")
             self.landings["precision.reduce"] = Landing("exact", "reduce_dtype=param_dtype")
         else:
-            label = (
-                self.labels.get("precision.reduce")
-                or "communication_data_type, not written: the dtype of the model"
-            )
-            self.constants["REDUCE_DTYPE"] = Constant(_DTYPES[reduce], label)
+            self.constants["REDUCE_DTYPE"] = Constant(_DTYPES[reduce], self.labels["precision.reduce"])
             self.landings["precision.reduce"] = Landing("exact", f"reduce_dtype={_DTYPES[reduce]}")
         fp32_sum = precision.accumulate == "fp32" or precision.compute == "fp32"
         once = self.plan.batch.accumulation == 1

@@ -158,5 +158,15 @@ SWITCHED = {
 }
 """Sections that act only while a key has another value than the one named."""
 
-ENABLED = ("torch_autocast", "compile", "hybrid_engine", "expert_parallel", "data_efficiency")
-"""Sections that act only where their key `enabled` (in `compile`: `deepcompile`) is true."""
+ENABLED = {
+    "torch_autocast": ("torch_autocast.enabled",),
+    "compile": ("compile.deepcompile",),
+    "hybrid_engine": ("hybrid_engine.enabled",),
+    "expert_parallel": ("expert_parallel.enabled",),
+    # Nothing reads data_efficiency.enabled.
+    "data_efficiency": (
+        "data_efficiency.data_sampling.curriculum_learning.enabled",
+        "data_efficiency.data_routing.random_ltd.enabled",
+    ),
+}
+"""Sections that act only where one of these keys is on."""

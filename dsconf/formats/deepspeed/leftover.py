@@ -67,7 +67,9 @@ class _Leftovers:
         fate = FATES.get(path)
         if fate is None:
             return self._without_fate(path, value)
-        if self._is_inert(path) or (path in ENABLED and not _enabled(path, value)):
+        switches = ENABLED.get(path)
+        off = switches is not None and not any(self.config.value(switch) for switch in switches)
+        if off or self._is_inert(path):
             return Item(path, value, "no-effect", note="it is off")
         return Item(path, value, fate.otherwise, note=fate.note, action=fate.action)
 
@@ -97,8 +99,3 @@ class _Leftovers:
             note = f"{name} does not take it: deepspeed.initialize raises TypeError"
             return Item(path, value, "rejected-by-source", note=note, action="remove it")
         return Item(path, value, "unsupported", note="this key is not translated yet")
-
-
-def _enabled(path: str, value: object) -> bool:
-    switch = "deepcompile" if path == "compile" else "enabled"
-    return isinstance(value, dict) and value.get(switch) not in (None, False)

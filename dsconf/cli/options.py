@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dsconf.config.context import CONSUMERS, Context
+from dsconf.config.context import CONSUMERS, Context, Gpu
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -26,7 +26,7 @@ def _known_version(context: click.Context, parameter: click.Parameter, value: st
     return version if version != NEWEST else None
 
 
-_OPTIONS = (
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--consumer",
         type=click.Choice(CONSUMERS),
@@ -39,8 +39,26 @@ _OPTIONS = (
         callback=_known_version,
         help="The DeepSpeed that will run.  [default: the newest known]",
     ),
+    click.option("--gpus-per-node", type=click.IntRange(min=1), help="GPUs of each machine."),
+    click.option("--gpu", metavar="NAME", help="Kind of GPU, such as A100 or H100."),
+    click.option(
+        "--gpu-memory",
+        metavar="GIB",
+        type=click.FloatRange(min=0, min_open=True),
+        help="Memory of each GPU, in GiB, where --gpu leaves it open.",
+    ),
+    click.option(
+        "--resume-world-size",
+        type=click.IntRange(min=1),
+        help="Number of processes that wrote the checkpoint to resume from.",
+    ),
+    click.option("--model", metavar="FILE", type=click.Path(), help="The model's config.json."),
+    click.option(
+        "--training-args", metavar="FILE", type=click.Path(), help="TrainingArguments, as JSON or YAML."
+    ),
 )
-NAMES = ("consumer", "world_size", "deepspeed_version")
+_PLAIN = ("consumer", "world_size", "deepspeed_version", "gpus_per_node", "resume_world_size")
+"""Options that are a field of the Context as they are given."""
 
 
 def context_options(command: _Command) -> _Command:
@@ -51,5 +69,24 @@ def context_options(command: _Command) -> _Command:
 
 
 def take_context(options: dict[str, Any]) -> Context:
-    """The Context of a command's options, which are taken out of `options`."""
-    return Context(**{name: options.pop(name) for name in NAMES})
+    """The Context of a command's options, which are taken out of `options`. Raises BadParameter."""
+    context = Context(**{name: options.pop(name) for name in _PLAIN})
+    gpu, memory = options.pop("gpu"), options.pop("gpu_memory")
+    model, training_args = options.pop("model"), options.pop("training_args")
+    if gpu is not None:
+        from dsconf.config.gpus import gpu_named
+
+        try:
+            context = context._replace(gpu=gpu_named(gpu, memory))
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--gpu") from None
+    elif memory is not None:
+        context = context._replace(gpu=Gpu(f"GPU of {memory:g} GiB", memory, None))
+    if model is not None or training_args is not None:
+        from dsconf.cli.files import load_model, load_training_args
+
+        if model is not None:
+            context = context._replace(model=load_model(model))
+        if training_args is not None:
+            context = context._replace(training_args=load_training_args(training_args))
+    return context

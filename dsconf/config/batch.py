@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dsconf.config.effective import UNKNOWN, Reader
+from dsconf.config.effective import Reader
+from dsconf.document.node import UNKNOWN
 
 
 class Triangle(NamedTuple):

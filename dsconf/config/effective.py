@@ -7,23 +7,13 @@ from typing import Any, Literal, NamedTuple
 
 from dsconf.config.coerce import Invalid, coerce
 from dsconf.config.context import Context
-from dsconf.document.node import Document, Entry, Node
+from dsconf.document.node import UNKNOWN, Document, Entry, Node
 
 Spec = Mapping[str, Any]
 """A node of a key table (see `dsconf.formats.deepspeed.table`)."""
-Origin = Literal["written", "default", "dropped", "filled", "overridden", "derived", "invalid", "absent"]
-
-
-class _Unknown:
-    """A value that the file and its context don't determine."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-
-UNKNOWN = _Unknown()
+Origin = Literal[
+    "written", "default", "dropped", "filled", "overridden", "derived", "invalid", "absent", "open"
+]
 
 
 class Value(NamedTuple):
@@ -31,7 +21,7 @@ class Value(NamedTuple):
 
     `dropped`: "auto" where the framework puts its default; `filled`: "auto" that Trainer or Accelerate replaces;
     `derived`: it follows from other keys (`resolve` says so); `invalid`: written, and refused; `absent`: not written
-    and without a default.
+    and without a default; `open`: written as what only a run determines (a placeholder, a variable).
     """
 
     value: object
@@ -122,6 +112,8 @@ class Config:
 
     def _settle(self, path: str, section: Spec, spec: Spec, raw: object, origin: Origin) -> Value:
         reader = section.get("reader", "raw")
+        if raw is UNKNOWN:
+            return Value(UNKNOWN, "open")
         if raw == "auto" and "auto" not in spec.get("values", ()):
             fillers = spec.get("filled_by", ())
             consumer = self.context.consumer
@@ -194,9 +186,9 @@ class Reader:
 
     def context(self, name: str) -> object:
         """A field of the Context, UNKNOWN where it is not given."""
-        value = getattr(self._config.context, name)
+        value = self._config.context.known(name)
         if value is None:
-            self.missing_context.add(name)
+            self.missing_context.add(name.partition(".")[0])
             return UNKNOWN
         return value
 

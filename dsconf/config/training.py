@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dsconf.config.effective import UNKNOWN, Reader
+from dsconf.config.effective import Reader
+from dsconf.document.node import UNKNOWN
 
 
 def precision(read: Reader) -> object:

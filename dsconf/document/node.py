@@ -9,9 +9,21 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-Kind = Literal["object", "array", "string", "number", "boolean", "null"]
+Kind = Literal["object", "array", "string", "number", "boolean", "null", "unknown"]
 Path = tuple[str, ...]
 """Keys from the root down; an element of an array is named by its index in decimal."""
+
+
+class _Unknown:
+    """A value that the text does not determine."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN = _Unknown()
 
 
 class Span(NamedTuple):
@@ -22,7 +34,10 @@ class Span(NamedTuple):
 
 
 class Node:
-    """One value. `value` is a list of entries, a list of nodes, or the Python value of a scalar."""
+    """One value. Its content is in `entries` (objects), `elements` (arrays) or `scalar`.
+
+    The kind "unknown" is what only a run determines: a placeholder of a template, a variable of a script.
+    """
 
     __slots__ = ("elements", "entries", "kind", "scalar", "span")
 
@@ -36,13 +51,15 @@ class Node:
     def plain(self) -> object:
         """The value as `json.load` gives it: of a key written twice the last one counts.
 
-        The scanner bounds the depth of a tree, so that recursion is safe here.
+        It is UNKNOWN where the node or any element of an array is. The scanner bounds the depth of a tree, so that
+        recursion is safe here.
         """
         if self.kind == "object":
             return {entry.key: entry.node.plain() for entry in self.entries}
         if self.kind == "array":
-            return [element.plain() for element in self.elements]
-        return self.scalar
+            elements = [element.plain() for element in self.elements]
+            return UNKNOWN if any(element is UNKNOWN for element in elements) else elements
+        return UNKNOWN if self.kind == "unknown" else self.scalar
 
     def members(self) -> dict[str, Entry]:
         """The entries that count, by key: of a key written twice the last one."""

@@ -18,8 +18,9 @@ from typing import Any
 Code = list[Any]
 """A compiled expression: a list of an operator's name and its operands."""
 
-PREDICATES = {"present": 1, "auto": 1, "optimizer_known": 1, "nearest_optimizer": 1}
-"""The callable names and how many arguments they take; `present` and `auto` take a path."""
+PREDICATES = {"present": 1, "auto": 1, "since": 1, "optimizer_known": 1, "nearest_optimizer": 1}
+"""The callable names and how many arguments they take; `present` and `auto` take a path, `since` a DeepSpeed version
+in quotes: whether the target is that one or newer."""
 _PATH_PREDICATES = {"present", "auto"}
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
@@ -29,8 +30,8 @@ _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
 }  # fmt: skip
 FIELDS = {
-    "code", "name", "severity", "fails", "formats", "when", "schema", "raised_by", "at", "related", "message", "help",
-    "evidence",
+    "code", "name", "severity", "fails", "formats", "when", "schema", "check", "raised_by", "at", "related", "message",
+    "help", "fix", "evidence",
 }  # fmt: skip
 SEVERITIES = ("error", "warning", "info")
 MOMENTS = ("parse", "launch", "init", "step", "save", "load")
@@ -138,6 +139,45 @@ def _places(value: Any) -> list[list[Any]]:
     return [case for row in rows for case in _cases([row] if isinstance(row, dict) else row, str)]
 
 
+_EDIT_FIELDS: dict[str, set[str]] = {"remove": set(), "set": {"value"}, "rename": {"to"}, "move": {"to"}}
+"""What an edit does to a key, and what else it says."""
+
+
+def _fixes(value: Any) -> list[list[Any]]:
+    """One fix, or a list of them with `when`, as a list of [condition or null, fix]; the first that is true counts.
+
+    A fix is {safe, description, edits}: `safe` by cases, the description a template, and the edits
+    [operation, path, argument]: remove a key; set it to the value of an expression, where it is missing too; rename it
+    (a template); move it to another path. The path "key" stands for the key that the finding is about.
+    """
+    rows = value if isinstance(value, list) else [value]
+    fixes = []
+    for row in rows:
+        unknown = set(row) - {"when", "safe", "description", "edits"}
+        if unknown or not {"safe", "description", "edits"} <= set(row):
+            raise RuleError(f"a fix has safe, description and edits, and may have when: {sorted(row)}")
+        fix = {
+            "safe": _cases(row["safe"], bool),
+            "description": compile_template(row["description"]),
+            "edits": [_edit(edit) for edit in row["edits"]],
+        }
+        fixes.append([compile_expression(row["when"]) if "when" in row else None, fix])
+    return fixes
+
+
+def _edit(edit: dict[str, str]) -> list[Any]:
+    operations = [name for name in _EDIT_FIELDS if name in edit]
+    if len(operations) != 1 or set(edit) != {operations[0]} | _EDIT_FIELDS[operations[0]]:
+        raise RuleError(f"no edit: {edit}")
+    (operation,) = operations
+    argument: Any = None
+    if operation == "set":
+        argument = compile_expression(edit["value"])
+    elif operation in ("rename", "move"):
+        argument = compile_template(edit["to"])
+    return [operation, edit[operation], argument]
+
+
 def split_page(text: str) -> tuple[str, str]:
     """The TOML block of a rule file and the page that a user reads (heading and sections, without the block)."""
     match = re.search(r"^```toml\n(.*?)^```\n", text, re.MULTILINE | re.DOTALL)
@@ -157,13 +197,13 @@ def compile_rule(text: str, page: str) -> dict[str, Any]:
         raise RuleError(f"missing field {', '.join(sorted(missing))}")
     if "schema" in facts and facts["schema"] not in SCHEMA_KINDS:
         raise RuleError(f"no schema kind {facts['schema']!r}")
-    kinds = [kind for kind in ("schema", "raised_by") if kind in facts]
+    kinds = [kind for kind in ("schema", "check", "raised_by") if kind in facts]
     if len(kinds) > 1 or not (kinds or "when" in facts):
-        raise RuleError("a rule has one of: when (a condition), schema, raised_by")
+        raise RuleError("a rule has one of: when (a condition), schema, check, raised_by")
     entry = {
         "code": facts["code"],
         "name": facts["name"],
-        "kind": facts.get("schema") or facts.get("raised_by") or "when",
+        "kind": facts.get("schema") or facts.get("check") or facts.get("raised_by") or "when",
         "formats": facts["formats"],
         "severity": _cases(facts["severity"], _one_of(SEVERITIES)),
         "fails": _cases(facts["fails"], _one_of((*MOMENTS, "not"))) if "fails" in facts else [],
@@ -174,6 +214,7 @@ def compile_rule(text: str, page: str) -> dict[str, Any]:
         ],
         "message": _cases(facts["message"], compile_template),
         "help": _cases(facts["help"], compile_template) if "help" in facts else [],
+        "fix": _fixes(facts.get("fix", [])),
         "url": f"rules/{page}",
     }
     return entry

@@ -7,15 +7,17 @@ from typing import Any
 
 from dsconf.config.context import CONSUMER_NAMES, Context
 from dsconf.config.derive import facts_of
-from dsconf.config.effective import UNKNOWN, Config
+from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
-from dsconf.document.node import Document, Node, Span
+from dsconf.document.node import UNKNOWN, Document, Node, Span
 from dsconf.document.source import Unusable, check_file, read_text
 from dsconf.formats.deepspeed.keys import load_keys
+from dsconf.lint.checks import CHECKS
 from dsconf.lint.evaluate import Scope
+from dsconf.lint.event import Event
 from dsconf.lint.finding import Finding, Related, Result, place_of, printable
 from dsconf.lint.recognise import not_deepspeed, other_format
-from dsconf.lint.schema import Event, events
+from dsconf.lint.schema import events
 
 Rule = dict[str, Any]
 
@@ -52,7 +54,13 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
     facts = facts_of(config)
     found: list[tuple[Span, Finding]] = []
     undecided: list[tuple[str, str]] = []
-    happened = list(events(config))
+    happened: list[Event] = list(events(config))
+    for name in {rule["kind"] for rule in rules} & set(CHECKS):
+        for event in CHECKS[name](config, facts):
+            if isinstance(event, Event):
+                happened.append(event)
+            else:
+                undecided += [(rule["name"], event.field) for rule in rules if rule["kind"] == name]
     for rule in rules:
         if "deepspeed" not in rule["formats"]:
             continue

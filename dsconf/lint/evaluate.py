@@ -11,7 +11,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dsconf.config.effective import UNKNOWN, Config, Facts
+from dsconf.config.effective import Config, Facts
+from dsconf.document.node import UNKNOWN
+from dsconf.formats.deepspeed.keys import since
 from dsconf.formats.deepspeed.optimizers import optimizer_known
 from dsconf.lint.optimizers import nearest_optimizer
 
@@ -66,6 +68,9 @@ class Scope:
         if name == "list":
             elements = [self.value(element) for element in code[1:]]
             return UNKNOWN if any(element is UNKNOWN for element in elements) else elements
+        if name == "since":
+            reached = since(code[1][1], self.config.context.deepspeed_version)
+            return UNKNOWN if reached is None else reached
         if name in _FUNCTIONS:
             argument = self.value(code[1])
             return (
@@ -102,9 +107,9 @@ class Scope:
         if name == "key":
             return self.key[argument]
         if name == "context":
-            value = getattr(self.config.context, argument)
+            value = self.config.context.known(argument)
             if value is None:
-                self.missing_context.add(argument)
+                self.missing_context.add(argument.partition(".")[0])
             return UNKNOWN if value is None else value
         if name == "fact":
             derived = self.facts.derived(argument)

@@ -28,6 +28,23 @@ class Related(NamedTuple):
     message: str
 
 
+class Edit(NamedTuple):
+    """A replacement of a piece of the text: code points from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Fix(NamedTuple):
+    """Edits that mend a finding."""
+
+    safe: bool
+    """Whether effective training stays unchanged."""
+    description: str
+    edits: tuple[Edit, ...]
+
+
 class Finding(NamedTuple):
     """One finding of one rule."""
 
@@ -45,6 +62,7 @@ class Finding(NamedTuple):
     related: tuple[Related, ...] = ()
     url: str = ""
     """The page of the rule."""
+    fix: Fix | None = None
 
 
 class Result(NamedTuple):

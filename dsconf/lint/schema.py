@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from dsconf.config.effective import Config, Spec, Written, spec_at
-from dsconf.document.node import Document, Span
+from dsconf.document.node import UNKNOWN, Document, Span
+from dsconf.lint.event import Event
 from dsconf.lint.homes import home_of
 from dsconf.lint.nearest import nearest
 from dsconf.lint.wrong_value import wrong_value
-
-
-class Event(NamedTuple):
-    """Something that a schema rule judges: `kind` names the rules, `key` is what their conditions read."""
-
-    kind: str
-    path: str
-    span: Span
-    key: Mapping[str, object]
-    related: tuple[tuple[Span, str], ...] = ()
 
 
 def events(config: Config) -> Iterator[Event]:
@@ -157,6 +147,8 @@ def _removed(item: Written) -> Event:
 
 def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
     spec, reader = item.spec or {}, item.section.get("reader", "raw")
+    if item.entry.node.plain() is UNKNOWN:
+        return
     found = wrong_value(spec, reader, item.entry.node.plain(), strict=config.strict(item.path))
     if found is not None:
         key = {"name": item.entry.key, "path": item.path, **found}

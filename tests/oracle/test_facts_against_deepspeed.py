@@ -9,8 +9,8 @@ import pytest
 from configs import config_of
 
 from dsconf.config.derive import facts_of
-from dsconf.config.effective import UNKNOWN
 from dsconf.config.resolve import resolve
+from dsconf.document.node import UNKNOWN
 
 from .judge import Config, deepspeed, read, torch
 

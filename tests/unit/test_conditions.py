@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from configs import config_of, scope_of
 
-from dsconf.config.effective import UNKNOWN
+from dsconf.document.node import UNKNOWN
 from dsconf.lint.compile import RuleError, compile_expression, compile_rule, compile_template
 from dsconf.lint.evaluate import Scope, show
 

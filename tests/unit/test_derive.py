@@ -10,7 +10,8 @@ from configs import config_of
 
 from dsconf.config.batch import Triangle
 from dsconf.config.derive import FACTS, facts_of
-from dsconf.config.effective import UNKNOWN, Derived, Facts
+from dsconf.config.effective import Derived, Facts
+from dsconf.document.node import UNKNOWN
 
 NAMES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 

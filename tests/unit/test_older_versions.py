@@ -15,8 +15,9 @@ from examples import lint_json
 from dsconf.cli import main
 from dsconf.config.coerce import Invalid, coerce
 from dsconf.config.context import Context
-from dsconf.config.effective import UNKNOWN, Config, spec_at
+from dsconf.config.effective import Config, spec_at
 from dsconf.document.json_scanner import scan
+from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.history import known_version, load_history, optimizers_of, overlaid
 from dsconf.formats.deepspeed.keys import NEWEST, load_keys
 from dsconf.formats.deepspeed.optimizers import optimizer_known

@@ -12,8 +12,8 @@ from configs import ALL_AUTO, config_of
 
 from dsconf.cli import main
 from dsconf.config.context import Consumer
-from dsconf.config.effective import UNKNOWN
 from dsconf.config.resolve import Row, resolve
+from dsconf.document.node import UNKNOWN
 
 ZERO3: dict[str, Any] = {
     "train_micro_batch_size_per_gpu": 2,

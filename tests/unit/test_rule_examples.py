@@ -18,6 +18,7 @@ from dsconf.config.derive import FACTS
 from dsconf.config.effective import spec_at
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint import schema, wrong_value
+from dsconf.lint.checks import CHECKS
 from dsconf.lint.compile import SCHEMA_KINDS, Code, compile_rules, split_page
 
 HEADINGS = ["What it catches", "Why it matters", "Bad", "Good", "References"]
@@ -35,7 +36,7 @@ ENTRIES = compile_rules(RULES)
 SERIOUS = ("error", "warning")
 OPERATORS = {
     "==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "and", "or", "not", "list",
-    "optimizer_known", "nearest_optimizer",
+    "optimizer_known", "nearest_optimizer", "since",
 }  # fmt: skip
 
 
@@ -115,8 +116,9 @@ def test_names_exist(entry: dict[str, Any]) -> None:
     for path in paths:
         spec_at(load_keys(), path)
     assert leaves(entry, "fact") <= set(FACTS)
-    assert leaves(entry, "context") <= set(Context._fields)
-    assert not leaves(entry, "key") or entry["kind"] in SCHEMA_KINDS
+    for name in leaves(entry, "context"):
+        assert name.partition(".")[0] in Context._fields
+    assert not leaves(entry, "key") or entry["kind"] in (*SCHEMA_KINDS, *CHECKS)
 
 
 def test_leaves_sees_everything() -> None:
@@ -130,6 +132,8 @@ def test_leaves_sees_everything() -> None:
 @pytest.mark.parametrize("entry", ENTRIES, ids=entry_id)
 def test_names_of_keys_are_those_that_the_walk_provides(entry: dict[str, Any]) -> None:
     source = inspect.getsource(schema) + inspect.getsource(wrong_value)
+    if entry["kind"] in CHECKS:
+        source = inspect.getsource(inspect.getmodule(CHECKS[entry["kind"]]))  # type: ignore[arg-type]
     for name in leaves(entry, "key"):
         assert f'"{name}":' in source
 

@@ -59,6 +59,16 @@ def _span(versions: list[str], version: str) -> tuple[int, int]:
     return at, at + version.endswith("+")
 
 
+def reached(release: str, version: str) -> bool | None:
+    """Whether one of the history's versions is `release` or newer; None where one with a "+" may be either."""
+    versions: list[str] = load_history()["versions"]
+    at, upto = _span(versions, version)
+    wanted = _numbers(release)
+    if _numbers(versions[at]) >= wanted:
+        return True
+    return None if upto > at and _numbers(versions[upto]) > wanted else False
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 

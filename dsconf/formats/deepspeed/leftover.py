@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from dsconf.config.effective import UNKNOWN, Config, Written
+from dsconf.config.effective import Config, Written
+from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.fate import ENABLED, FATES, SWITCHED
 from dsconf.formats.deepspeed.keys import NEWEST
 from dsconf.formats.outcome import Item

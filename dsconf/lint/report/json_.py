@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dsconf.lint.finding import Finding, Result
+from dsconf.lint.finding import Finding, Fix, Result
 
 
 def render(results: Sequence[Result]) -> str:
@@ -40,6 +40,12 @@ def as_json(finding: Finding) -> dict[str, Any]:
             {"file": at.file, "line": at.line, "column": at.column, "message": note}
             for at, note in finding.related
         ],
-        "fix": None,
+        "fix": _fix(finding.fix),
         "url": finding.url,
     }
+
+
+def _fix(fix: Fix | None) -> dict[str, Any] | None:
+    if fix is None:
+        return None
+    return {"safe": fix.safe, "description": fix.description, "edits": [edit._asdict() for edit in fix.edits]}

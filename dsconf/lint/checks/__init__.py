@@ -1,0 +1,13 @@
+"""Named checks: what a condition over keys can't say. A rule asks for one with `check = "name"`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dsconf.config.effective import Config, Facts
+from dsconf.lint.event import Event, Needs
+
+Check = Callable[[Config, Facts], Iterator[Event | Needs]]
+
+CHECKS: dict[str, Check] = {}
+"""Every check by its name. Its events have that name as their kind."""

@@ -8,16 +8,24 @@ from typing import Any
 
 import click
 
-from dsconf.cli.options import context_options, take_context
-from dsconf.lint.engine import lint_file
+from dsconf.cli.options import context_options
+from dsconf.cli.project import Project
 from dsconf.lint.finding import Result
-from dsconf.lint.index import load_rules
 from dsconf.lint.report import FORMATS, reporter
 
 
 @click.command("lint", short_help="Find problems in configs.")
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
 @click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True)
+@click.option(
+    "--select", multiple=True, metavar="RULES", help="Rules to run: codes, beginnings, names, or ALL."
+)
+@click.option("--ignore", multiple=True, metavar="RULES", help="Rules to leave out.")
+@click.option(
+    "--rules", multiple=True, metavar="DIR", type=click.Path(), help="A folder with rules of your own."
+)
+@click.option("--baseline", metavar="FILE", type=click.Path(), help="Hide the findings that FILE lists.")
+@click.option("--write-baseline", metavar="FILE", type=click.Path(), help="List all findings in FILE.")
 @context_options
 def command(paths: tuple[str, ...], output_format: str, **options: Any) -> None:
     """Find what DeepSpeed will refuse, ignore or silently change in PATHS (JSON files).
@@ -26,14 +34,14 @@ def command(paths: tuple[str, ...], output_format: str, **options: Any) -> None:
     dsconf lint ds_config.json
     dsconf lint ds_config.json --world-size 8 --consumer trainer
     dsconf lint configs/*.json --output-format concise
+    dsconf lint configs/*.json --select DS2,DS3 --ignore batch-missing
 
     Exit status: 0 nothing at warning or above, 1 findings, 2 a file or an option is unusable.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
-    context = take_context(options)
-    rules = load_rules()
-    results = [lint_file(path, rules, context) for path in paths]
+    project = Project(options)
+    results = project.close([project.lint(path) for path in paths])
     click.echo(reporter(output_format)(results))
     raise SystemExit(exit_status(results))
 

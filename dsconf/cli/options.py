@@ -57,19 +57,33 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--training-args", metavar="FILE", type=click.Path(), help="TrainingArguments, as JSON or YAML."
     ),
 )
+_SETTINGS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--config",
+        metavar="FILE",
+        type=click.Path(),
+        help="A settings file.  [default: the nearest pyproject.toml or dsconf.toml]",
+    ),
+    click.option("--isolated", is_flag=True, help="Read no settings file."),
+)
+CONTEXT_NAMES = (
+    "consumer", "world_size", "deepspeed_version", "gpus_per_node", "gpu", "gpu_memory", "resume_world_size",
+    "model", "training_args",
+)  # fmt: skip
+"""The names of the options that say what a file can't hold."""
 _PLAIN = ("consumer", "world_size", "deepspeed_version", "gpus_per_node", "resume_world_size")
 """Options that are a field of the Context as they are given."""
 
 
 def context_options(command: _Command) -> _Command:
-    """Add every context option to a command; `take_context` turns what it got into a Context."""
-    for option in reversed(_OPTIONS):
+    """Add every context option to a command, and those for settings; `Project` takes what it got."""
+    for option in reversed((*_OPTIONS, *_SETTINGS)):
         command = option(command)
     return command
 
 
 def take_context(options: dict[str, Any]) -> Context:
-    """The Context of a command's options, which are taken out of `options`. Raises BadParameter."""
+    """The Context of the options that CONTEXT_NAMES lists, taken out of `options`. Raises BadParameter."""
     context = Context(**{name: options.pop(name) for name in _PLAIN})
     gpu, memory = options.pop("gpu"), options.pop("gpu_memory")
     model, training_args = options.pop("model"), options.pop("training_args")

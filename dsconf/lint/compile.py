@@ -33,6 +33,7 @@ FIELDS = {
     "code", "name", "severity", "fails", "formats", "when", "schema", "check", "raised_by", "at", "related", "message",
     "help", "fix", "evidence",
 }  # fmt: skip
+REQUIRED = {"code", "name", "severity", "formats", "message"}
 SEVERITIES = ("error", "warning", "info")
 MOMENTS = ("parse", "launch", "init", "step", "save", "load")
 SCHEMA_KINDS = (
@@ -186,13 +187,16 @@ def split_page(text: str) -> tuple[str, str]:
     return match.group(1), text[: match.start()] + text[match.end() :]
 
 
-def compile_rule(text: str, page: str) -> dict[str, Any]:
-    """One rule file as an entry of the index; `page` is its path within rules/. Raises RuleError."""
+def compile_rule(text: str, page: str, *, own: bool = True) -> dict[str, Any]:
+    """One rule file as an entry of the index; `page` is its path within rules/. Raises RuleError.
+
+    A rule of dsconf's own gives evidence, too.
+    """
     facts = tomllib.loads(split_page(text)[0])
     unknown = set(facts) - FIELDS
     if unknown:
         raise RuleError(f"unknown field {', '.join(sorted(unknown))}")
-    missing = {"code", "name", "severity", "formats", "message", "evidence"} - set(facts)
+    missing = (REQUIRED | ({"evidence"} if own else set())) - set(facts)
     if missing:
         raise RuleError(f"missing field {', '.join(sorted(missing))}")
     if "schema" in facts and facts["schema"] not in SCHEMA_KINDS:

@@ -53,14 +53,15 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
     """Run every rule over a Config."""
     facts = facts_of(config)
     found: list[tuple[Span, Finding]] = []
-    undecided: list[tuple[str, str]] = []
+    missing: list[tuple[str, str]] = []
+    undecided: set[str] = set()
     happened: list[Event] = list(events(config))
     for name in {rule["kind"] for rule in rules} & set(CHECKS):
         for event in CHECKS[name](config, facts):
             if isinstance(event, Event):
                 happened.append(event)
             else:
-                undecided += [(rule["name"], event.field) for rule in rules if rule["kind"] == name]
+                missing += [(rule["name"], event.field) for rule in rules if rule["kind"] == name]
     for rule in rules:
         if "deepspeed" not in rule["formats"]:
             continue
@@ -69,19 +70,28 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
             verdict = scope.value(rule["when"])
             if verdict is True:
                 found.append(_finding(rule, config, scope, None))
-            elif verdict is UNKNOWN and not scope.unknown_keys:
-                undecided += [(rule["name"], field) for field in sorted(scope.missing_context)]
+            elif verdict is UNKNOWN:
+                undecided.add(rule["name"])
+                if not scope.unknown_keys:
+                    missing += [(rule["name"], field) for field in sorted(scope.missing_context)]
             continue
         for event in happened:
             if event.kind != rule["kind"]:
                 continue
             scope = Scope(config, facts, event.key)
-            if rule["when"] is None or scope.value(rule["when"]) is True:
+            verdict = True if rule["when"] is None else scope.value(rule["when"])
+            if verdict is True:
                 found.append(_finding(rule, config, scope, event))
+            elif verdict is UNKNOWN:
+                undecided.add(rule["name"])
     found.sort(key=lambda pair: (pair[0], pair[1].code))
     findings = [finding for _, finding in found]
-    path, text = config.document.path, config.document.text
-    return Result(path, findings, missing_context=tuple(undecided), text=text)
+    undecided |= {name for name, _ in missing}
+    document = config.document
+    return Result(
+        document.path, findings, missing_context=tuple(missing), text=document.text, document=document,
+        undecided=frozenset(undecided),
+    )  # fmt: skip
 
 
 def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> tuple[Span, Finding]:

@@ -78,6 +78,14 @@ class Result(NamedTuple):
     """Rules that could not be decided, each with the field of the context that it would have needed."""
     text: str | None = None
     """The text, for reporters that show it."""
+    document: Document | None = None
+    """The file, where it was judged."""
+    undecided: frozenset[str] = frozenset()
+    """The names of the rules whose conditions were unknown."""
+    known: int = 0
+    """Findings that are left out because the baseline lists them."""
+    stale: int = 0
+    """Findings that the baseline lists and the file no longer has."""
 
 
 def printable(text: str) -> str:

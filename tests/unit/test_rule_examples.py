@@ -6,20 +6,18 @@ import inspect
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from examples import EXAMPLES, PAGES, RULES, Example, examples_of, lint_json, sections
 
-from dsconf.config.context import Context
 from dsconf.config.derive import FACTS
-from dsconf.config.effective import spec_at
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint import schema, wrong_value
 from dsconf.lint.checks import CHECKS
-from dsconf.lint.compile import SCHEMA_KINDS, Code, compile_rules, split_page
+from dsconf.lint.compile import SCHEMA_KINDS, compile_rules, split_page
+from dsconf.lint.names import faults, leaves
 
 HEADINGS = ["What it catches", "Why it matters", "Bad", "Good", "References"]
 FAMILIES = {
@@ -34,10 +32,6 @@ FAMILIES = {
 FAMILIES["performance"] = 8
 ENTRIES = compile_rules(RULES)
 SERIOUS = ("error", "warning")
-OPERATORS = {
-    "==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "and", "or", "not", "list",
-    "optimizer_known", "nearest_optimizer", "since",
-}  # fmt: skip
 
 
 def page_id(page: Path) -> str:
@@ -91,33 +85,9 @@ def test_form(page: Path) -> None:
     assert len(facts["evidence"]) > 20
 
 
-def codes(value: Any) -> Iterator[Code]:
-    """Every operation inside of something compiled, itself first."""
-    if isinstance(value, list):
-        if value and isinstance(value[0], str) and (value[0] in OPERATORS or len(value) == 2):
-            yield value
-        for element in value:
-            yield from codes(element)
-
-
-def leaves(entry: dict[str, Any], *kinds: str) -> set[str]:
-    """The arguments of all leaves of these kinds in the conditions and messages of a rule."""
-    parts = [entry[field] for field in ("when", "severity", "fails", "at", "message", "help", "related")]
-    return {code[1] for code in codes(parts) if code[0] in kinds and isinstance(code[1], str)}
-
-
 @pytest.mark.parametrize("entry", ENTRIES, ids=entry_id)
 def test_names_exist(entry: dict[str, Any]) -> None:
-    paths = (
-        leaves(entry, "path", "present", "auto")
-        | {path for _, path in entry["at"]}
-        | {path for path, _ in entry["related"]}
-    )
-    for path in paths:
-        spec_at(load_keys(), path)
-    assert leaves(entry, "fact") <= set(FACTS)
-    for name in leaves(entry, "context"):
-        assert name.partition(".")[0] in Context._fields
+    assert list(faults(entry, load_keys(), FACTS)) == []
     assert not leaves(entry, "key") or entry["kind"] in (*SCHEMA_KINDS, *CHECKS)
 
 
@@ -127,6 +97,8 @@ def test_leaves_sees_everything() -> None:
     entry["message"] = [[["in", ["context", "e"], ["list", ["path", "f"]]], ["text ", ["key", "g"]]]]
     assert leaves(entry, "path", "present") == {"a.b", "c", "f"}
     assert leaves(entry, "fact", "context", "key") == {"d", "e", "g"}
+    entry["fix"] = [[None, {"edits": [["set", "h", ["path", "i"]]]}]]
+    assert leaves(entry, "path") == {"c", "f", "i"}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=entry_id)

@@ -32,6 +32,10 @@ def summary(results: Sequence[Result]) -> list[str]:
         lines.append(f"Found {counted(len(findings), 'problem')} ({', '.join(levels)}) in {files}.")
     elif read:
         lines.append(f"No problems found in {files}.")
+    if known := sum(result.known for result in results):
+        lines.append(f"{counted(known, 'problem')} known from the baseline.")
+    if stale := sum(result.stale for result in results):
+        lines.append(f"{counted(stale, 'problem')} of the baseline no longer found: write it again.")
     missing: dict[str, list[str]] = {}
     for result in results:
         for rule, field in result.missing_context:

@@ -1,0 +1,68 @@
+"""Whether what a compiled rule reads exists: keys, facts, fields of the context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dsconf.config.context import Context
+from dsconf.config.effective import Spec, spec_at
+from dsconf.lint.nearest import nearest
+
+_OPERATORS = {
+    "==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "and", "or", "not", "list",
+    "optimizer_known", "nearest_optimizer", "since",
+}  # fmt: skip
+_PATHS = ("path", "present", "auto")
+_READING = ("when", "severity", "fails", "at", "message", "help", "related", "fix")
+
+
+def operations(value: Any) -> Iterator[list[Any]]:
+    """Every operation inside of something compiled, itself first."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        if value and isinstance(value[0], str) and (value[0] in _OPERATORS or len(value) == 2):
+            yield value
+        for element in value:
+            yield from operations(element)
+
+
+def leaves(entry: dict[str, Any], *kinds: str) -> set[str]:
+    """The arguments of all leaves of these kinds in a compiled rule."""
+    parts = [entry.get(field) for field in _READING]
+    return {code[1] for code in operations(parts) if code[0] in kinds and isinstance(code[1], str)}
+
+
+def faults(entry: dict[str, Any], table: Spec, facts: Iterable[str]) -> Iterator[str]:
+    """What a rule reads and does not exist."""
+    paths = (
+        leaves(entry, *_PATHS) | {path for _, path in entry["at"]} | {path for path, _ in entry["related"]}
+    )
+    for path in sorted(paths):
+        try:
+            spec_at(table, path)
+        except KeyError:
+            yield f"no key {path}{_meant(path, _keys(table, path))}"
+    for name in sorted(leaves(entry, "fact") - set(facts)):
+        yield f"no fact.{name}{_meant(name, facts)}"
+    for name in sorted(leaves(entry, "context")):
+        if name.partition(".")[0] not in Context._fields:
+            yield f"no context.{name}{_meant(name, Context._fields)}"
+
+
+def _keys(table: Spec, path: str) -> list[str]:
+    """The paths beside a path that does not exist: those of the deepest section on its way."""
+    above = ""
+    spec = table
+    for key in path.split("."):
+        below = spec.get("keys", {}).get(key, spec.get("each"))
+        if below is None:
+            break
+        spec, above = below, f"{above}{key}."
+    return [above + key for key in spec.get("keys", {})]
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    meant = nearest(name, known)
+    return f": did you mean {meant}?" if meant else ""

@@ -1,0 +1,1 @@
+"""Settings files: `[tool.dsconf]` in a pyproject.toml, or a dsconf.toml."""

@@ -11,7 +11,7 @@ from dsconf.lint.finding import Place, Result
 from dsconf.lint.selection import unknown
 from dsconf.lint.suppress import RULE, Ignore, finding_of, unused_message
 from dsconf.settings.globs import compile_glob
-from dsconf.settings.load import Settings
+from dsconf.settings.load import Settings, split_key
 
 Rule = dict[str, Any]
 
@@ -21,9 +21,9 @@ class _Line:
 
     def __init__(self, written: str, selectors: Sequence[str]) -> None:
         self.written = written
-        self.glob, _, key = written.rpartition("#") if "#" in written else (written, "", "")
+        self.glob, key = split_key(written)
         self.expression = compile_glob(self.glob)
-        self.ignores = [Ignore(selector, key or None) for selector in selectors]
+        self.ignores = [Ignore(selector, key) for selector in selectors]
         self.files: set[str] = set()
 
 
@@ -36,11 +36,10 @@ class PerFile:
         for written, selectors in settings.values["per-file-ignores"].items():
             for selector in selectors:
                 if fault := unknown(selector, every):
-                    raise settings.error(fault, "per-file-ignores", written, element=selector)
-            try:
-                self._lines.append(_Line(written, selectors))
-            except ValueError as error:
-                raise settings.error(str(error), "per-file-ignores", written) from None
+                    raise settings.error(
+                        f"per-file-ignores: {fault}", "per-file-ignores", written, element=selector
+                    )
+            self._lines.append(_Line(written, selectors))
 
     def ignores(self, path: str) -> list[Ignore]:
         """What is ignored in a file."""

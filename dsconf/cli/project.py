@@ -76,7 +76,7 @@ class Project:
         settings = self.settings(path)
         key = settings.file if settings else ""
         if key not in self._contexts:
-            self._contexts[key] = take_context(self._filled(settings))
+            self._contexts[key] = self._make_context(settings)
         return self._contexts[key]
 
     def terms(self, path: str) -> Terms:
@@ -90,7 +90,9 @@ class Project:
     def lint(self, path: str) -> Result:
         """Lint a file, and take out what its comments and its settings suppress."""
         terms = self.terms(path)
-        return self.settle(lint_file(path, terms.rules, terms.context), terms)
+        # Only the command line says of a file that it is a config: settings speak of those that are.
+        recognise = self._given["consumer"] is None
+        return self.settle(lint_file(path, terms.rules, terms.context, recognise=recognise), terms)
 
     def settle(self, result: Result, terms: Terms) -> Result:
         """The result of a file without what is suppressed."""
@@ -121,9 +123,11 @@ class Project:
             self._own = load_rules()
         values = settings.values if settings else {}
         every = self._own
-        folders = [(folder, False) for folder in values.get("rules", ())]
-        for folder, given in [*folders, *((folder, True) for folder in self._folders)]:
-            every = self._with_user_rules(every, folder, None if given else settings)
+        folders: dict[str, Settings | None] = {os.path.abspath(folder): None for folder in self._folders}  # noqa: PTH100
+        for folder in values.get("rules", ()):
+            folders.setdefault(os.path.abspath(folder), settings)  # noqa: PTH100
+        for folder, source in folders.items():
+            every = self._with_user_rules(every, folder, source)
         rules = every
         per_file = None
         if self._select or self._ignore or {"select", "ignore"} & set(values):
@@ -136,6 +140,15 @@ class Project:
         if self._write_baseline is None and (file := self._baseline or values.get("baseline")):
             baseline = self._load_baseline(file, None if self._baseline else settings)
         return Terms(settings, self.context(path), every, rules, per_file, baseline)
+
+    def _make_context(self, settings: Settings | None) -> Context:
+        try:
+            return take_context(self._filled(settings))
+        except click.BadParameter as error:
+            option = str(error.param_hint).removeprefix("--")
+            if settings is None or self._given.get(option.replace("-", "_")) is not None:
+                raise
+            raise Failed(str(settings.error(f"{option}: {error.message}", option))) from None
 
     def _filled(self, settings: Settings | None) -> dict[str, Any]:
         """The options of the context, as the settings say where they are not given."""
@@ -152,7 +165,7 @@ class Project:
             try:
                 options[name] = parameters[name].process_value(context, settings.values[key])
             except click.BadParameter as error:
-                raise Failed(str(settings.error(f"{key}: {error.message}", key))) from None
+                raise click.BadParameter(error.message, param_hint=f"--{key}") from None
         return options
 
     def _chosen(self, every: list[Rule], settings: Settings | None) -> list[Rule]:
@@ -197,12 +210,13 @@ class Project:
 
     def _written(self, file: str, results: Sequence[Result]) -> None:
         from dsconf.lint.baseline import load_baseline, write_baseline
+        from dsconf.lint.report.summary import counted
 
         try:
             number = write_baseline(file, results)
         except OSError as error:
             raise Failed(f"can't write {file}: {error.strerror}") from None
-        click.echo(f"{file}: written, {number} findings", err=True)
+        click.echo(f"{file}: written, {counted(number, 'problem')}", err=True)
         self._baselines[file] = load_baseline(file)
 
     def _unknown(self, result: Result) -> Result:

@@ -22,8 +22,11 @@ from dsconf.lint.schema import events
 Rule = dict[str, Any]
 
 
-def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
-    """Lint one JSON file. Never raises for what a file may hold."""
+def lint_file(path: str, rules: list[Rule], context: Context, *, recognise: bool | None = None) -> Result:
+    """Lint one JSON file. Never raises for what a file may hold.
+
+    `recognise`: whether what looks like no DeepSpeed config is skipped; by default where the consumer is not known.
+    """
     try:
         reason = other_format(path)
         if reason is not None:
@@ -34,7 +37,9 @@ def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
     except Unusable as problem:
         return unusable_result(path, problem, rules, context)
     table = load_keys(context.deepspeed_version)
-    reason = None if context.consumer else not_deepspeed(document, table)
+    if recognise is None:
+        recognise = context.consumer is None
+    reason = not_deepspeed(document, table) if recognise else None
     if reason is not None:
         return Result(path, [], skipped=reason, text=document.text)
     return lint_config(Config(document, table, context), rules)

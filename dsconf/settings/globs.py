@@ -11,6 +11,7 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
     `*`, `?` and `[...]` stay within one folder, `**` crosses folders; a pattern without a slash (but for one at its
     end) fits at any depth, others from the top on.
     """
+    written = pattern
     pattern = pattern.removeprefix("./").rstrip("/")
     if "/" not in pattern:
         pattern = f"**/{pattern}"
@@ -35,4 +36,4 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile("".join(pieces), re.DOTALL)
     except re.error as error:
-        raise ValueError(f"no glob: {pattern!r} ({error.msg})") from None
+        raise ValueError(f'no glob: "{written}" ({error.msg})') from None

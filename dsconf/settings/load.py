@@ -9,6 +9,7 @@ from typing import Any
 
 from dsconf.document.source import Unusable, decode
 from dsconf.lint.nearest import nearest
+from dsconf.settings.globs import compile_glob
 from dsconf.settings.table import KIND_NAMES, SETTINGS, Kind
 
 SECTION = ("tool", "dsconf")
@@ -44,6 +45,16 @@ class Settings:
     def error(self, message: str, *keys: str, element: str | None = None) -> SettingsError:
         """An error about a key, with its place."""
         return SettingsError(f"{self.file}:{self.line(*keys, element=element)}: {message}")
+
+    def excludes(self, path: str) -> bool:
+        """Whether `exclude` names the path, or a folder above it."""
+        inside = self.relative(path)
+        globs = [compile_glob(pattern) for pattern in self.values.get("exclude", ())] if inside else []
+        while inside:
+            if any(expression.fullmatch(inside) for expression in globs):
+                return True
+            inside = inside.rpartition("/")[0]
+        return False
 
     def relative(self, path: str) -> str | None:
         """A path as the globs see it, with forward slashes; None where it lies elsewhere."""
@@ -85,11 +96,27 @@ def _checked(settings: Settings, key: str, value: object) -> object:
     if not _is(setting.kind, value):
         wanted = KIND_NAMES[setting.kind]
         raise settings.error(f"{key} should be {wanted}, not {_show(value)}", key)
+    if key in ("exclude", "per-file-ignores"):
+        _check_globs(settings, key, value)
     if not setting.path:
         return value
     if isinstance(value, list):
         return [os.path.join(settings.root, path) for path in value]  # noqa: PTH118
     return os.path.join(settings.root, str(value))  # noqa: PTH118
+
+
+def _check_globs(settings: Settings, key: str, value: Any) -> None:
+    for pattern in value:
+        try:
+            compile_glob(split_key(pattern)[0] if key == "per-file-ignores" else pattern)
+        except ValueError as error:
+            raise settings.error(f"{key}: {error}", key, element=pattern) from None
+
+
+def split_key(pattern: str) -> tuple[str, str | None]:
+    """`glob#key.path` in its parts; None where it names no key."""
+    files, mark, key = pattern.rpartition("#")
+    return (files, key or None) if mark else (pattern, None)
 
 
 def _is(kind: Kind, value: object) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dsconf.config.context import Context
+from dsconf.config.context import Context, Gpu, Model
 from dsconf.config.effective import Spec, spec_at
 from dsconf.lint.nearest import nearest
 
@@ -13,6 +14,9 @@ _OPERATORS = {
     "==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "and", "or", "not", "list",
     "optimizer_known", "nearest_optimizer", "since",
 }  # fmt: skip
+_INNER = {"gpu": Gpu._fields, "model": Model._fields}
+"""The fields of fields of the context."""
+_VERSION = re.compile(r"\d+(\.\d+)+")
 _PATHS = ("path", "present", "auto")
 _READING = ("when", "severity", "fails", "at", "message", "help", "related", "fix")
 
@@ -47,8 +51,18 @@ def faults(entry: dict[str, Any], table: Spec, facts: Iterable[str]) -> Iterator
     for name in sorted(leaves(entry, "fact") - set(facts)):
         yield f"no fact.{name}{_meant(name, facts)}"
     for name in sorted(leaves(entry, "context")):
-        if name.partition(".")[0] not in Context._fields:
+        field, _, inner = name.partition(".")
+        if field not in Context._fields:
             yield f"no context.{name}{_meant(name, Context._fields)}"
+        elif inner and inner not in _INNER.get(field, ()):
+            yield f"no context.{name}{_meant(inner, _INNER.get(field, ()))}"
+    for code in operations([entry.get(field) for field in _READING]):
+        if code[0] == "since" and not _is_version(code[1]):
+            yield "since() takes a version in quotes, such as '0.19.3'"
+
+
+def _is_version(argument: list[Any]) -> bool:
+    return argument[0] == "literal" and bool(_VERSION.fullmatch(str(argument[1])))
 
 
 def _keys(table: Spec, path: str) -> list[str]:

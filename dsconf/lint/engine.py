@@ -10,7 +10,7 @@ from dsconf.config.derive import facts_of
 from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
 from dsconf.document.node import UNKNOWN, Document, Node, Span
-from dsconf.document.source import Unusable, check_file, read_text
+from dsconf.document.source import Unusable, check_file, decode, read_text
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.checks import CHECKS
 from dsconf.lint.evaluate import Scope
@@ -29,7 +29,25 @@ def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
         if reason is not None:
             check_file(path)
             return Result(path, [], skipped=reason)
-        document = scan(path, read_text(path))
+        text = read_text(path)
+    except Unusable as problem:
+        return unusable_result(path, problem, rules, context)
+    return lint_text(path, text, rules, context)
+
+
+def lint_bytes(path: str, data: bytes, rules: list[Rule], context: Context) -> Result:
+    """Lint the content of one JSON file, under the name `path`. Never raises for what it may hold."""
+    try:
+        text = decode(data)
+    except Unusable as problem:
+        return unusable_result(path, problem, rules, context)
+    return lint_text(path, text, rules, context)
+
+
+def lint_text(path: str, text: str, rules: list[Rule], context: Context) -> Result:
+    """Lint the text of one JSON file, under the name `path`. Never raises for what it may hold."""
+    try:
+        document = scan(path, text)
         refuse_relaxations(document, context)
     except Unusable as problem:
         return unusable_result(path, problem, rules, context)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dsconf.config.coerce import types_of
 from dsconf.config.effective import Spec
-from dsconf.document.node import Document
+from dsconf.document.json_scanner import scan
+from dsconf.document.node import Document, Kind
+from dsconf.document.source import Unusable
 
 _STRONG = frozenset(
     {
@@ -14,6 +17,15 @@ _STRONG = frozenset(
     }
 )
 """Keys that nothing but DeepSpeed has."""
+
+_KINDS: dict[str, tuple[Kind, ...]] = {
+    "object": ("object",),
+    "int": ("number",),
+    "float": ("number",),
+    "bool": ("boolean",),
+    "str": ("string",),
+    "list": ("array",),
+}
 
 _MOST_MISTAKES = 10
 """Nobody misspells more keys than that."""
@@ -50,3 +62,28 @@ def not_deepspeed(document: Document, table: Spec) -> str | None:
     if len(keys - known) > max(_MOST_MISTAKES, 2 * len(known)):
         return "another trainer's config: most of its keys are not DeepSpeed's (--consumer says who reads it)"
     return None
+
+
+def looks_like_deepspeed(text: str, table: Spec) -> bool:
+    """Whether a file that nobody named is a DeepSpeed config.
+
+    It has a key that only DeepSpeed has, or two of DeepSpeed's with such values as they have there: a trainer's
+    `"fp16": true` is not DeepSpeed's section. What does not parse is one if it names a key that only DeepSpeed has.
+    """
+    if not any(f'"{key}"' in text for key in table["keys"]):
+        return False
+    try:
+        document = scan("", text)
+    except Unusable:
+        return any(f'"{key}"' in text for key in _STRONG)
+    if not_deepspeed(document, table) is not None:
+        return False
+    fitting = 0
+    for entry in document.root.entries:
+        if entry.key in _STRONG:
+            return True
+        spec = table["keys"].get(entry.key)
+        if spec is not None:
+            kinds = {kind for name in types_of(spec) for kind in _KINDS.get(name, ())}
+            fitting += entry.node.kind in kinds
+    return fitting >= 2

@@ -9,9 +9,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from dsconf.config.effective import Spec
+from dsconf.document.json_scanner import scan
 from dsconf.document.source import Unusable, read_text
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.lint.recognise import looks_like_deepspeed
+from dsconf.lint.recognise import STRONG, shaped_like_deepspeed
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -126,10 +128,22 @@ def _ignored(path: str, is_folder: bool, ignores: Sequence[_Ignore]) -> bool:
 
 
 def _is_config(path: str) -> bool:
-    """Whether a file that nobody named is a DeepSpeed config, by its content."""
     try:
         if os.stat(path).st_size > LARGEST:  # noqa: PTH116
             return False
         return looks_like_deepspeed(read_text(path), load_keys())
     except (Unusable, OSError):
         return False
+
+
+def looks_like_deepspeed(text: str, table: Spec) -> bool:
+    """Whether a file that nobody named is a DeepSpeed config, by its content.
+
+    What does not parse is one if it names a key that only DeepSpeed has.
+    """
+    if not any(f'"{key}"' in text for key in table["keys"]):
+        return False
+    try:
+        return shaped_like_deepspeed(scan("", text), table)
+    except Unusable:
+        return any(f'"{key}"' in text for key in STRONG)

@@ -16,6 +16,7 @@ from dsconf.lint.checks import CHECKS
 from dsconf.lint.evaluate import Scope
 from dsconf.lint.event import Event
 from dsconf.lint.finding import Finding, Related, Result, place_of, printable
+from dsconf.lint.inside import documents_inside, language_of
 from dsconf.lint.recognise import not_deepspeed, other_format
 from dsconf.lint.schema import events
 
@@ -45,7 +46,9 @@ def lint_bytes(path: str, data: bytes, rules: list[Rule], context: Context) -> R
 
 
 def lint_text(path: str, text: str, rules: list[Rule], context: Context) -> Result:
-    """Lint the text of one JSON file, under the name `path`. Never raises for what it may hold."""
+    """Lint the text of one file, under the name `path`. Never raises for what it may hold."""
+    if language_of(path) is not None:
+        return _lint_inside(path, text, rules, context)
     try:
         document = scan(path, text)
         refuse_relaxations(document, context)
@@ -56,6 +59,21 @@ def lint_text(path: str, text: str, rules: list[Rule], context: Context) -> Resu
     if reason is not None:
         return Result(path, [], skipped=reason, text=document.text)
     return lint_config(Config(document, table, context), rules)
+
+
+def _lint_inside(path: str, text: str, rules: list[Rule], context: Context) -> Result:
+    """Lint every config inside a file of another language, as one result."""
+    table = load_keys(context.deepspeed_version)
+    try:
+        documents = documents_inside(path, text, table)
+    except ValueError as error:
+        return Result(path, [], skipped=str(error), text=text)
+    if not documents:
+        return Result(path, [], skipped="it holds no DeepSpeed config", text=text)
+    results = [lint_config(Config(document, table, context), rules) for document in documents]
+    findings = [finding for result in results for finding in result.findings]
+    missing = tuple(dict.fromkeys(pair for result in results for pair in result.missing_context))
+    return Result(path, findings, missing_context=missing, text=text)
 
 
 def refuse_relaxations(document: Document, context: Context) -> None:

@@ -100,10 +100,10 @@ class Scope:
             return UNKNOWN
 
     def _leaf(self, name: str, argument: str) -> object:
-        if name == "present":
-            return self.config.present(argument)
-        if name == "auto":
-            return self.config.raw(argument) == "auto"
+        if name in ("present", "auto"):
+            if self.config.may_hold(argument):
+                return UNKNOWN
+            return self.config.present(argument) if name == "present" else self.config.raw(argument) == "auto"
         if name == "key":
             return self.key[argument]
         if name == "context":

@@ -85,7 +85,12 @@ def _duplicates(document: Document) -> Iterator[Event]:
         for entry in node.entries:
             if entry.key in first:
                 place = ((first[entry.key], "first written here"),)
-                key = {"name": entry.key, "value": entry.node.plain(), "section": ".".join(path)}
+                key = {
+                    "name": entry.key,
+                    "value": entry.node.plain(),
+                    "section": ".".join(path),
+                    "python": document.language == "python",
+                }
                 yield Event("duplicate-key", ".".join((*path, entry.key)), entry.key_span, key, place)
             first.setdefault(entry.key, entry.key_span)
 

@@ -16,8 +16,8 @@ from dsconf.cli import main
 from dsconf.document.json_scanner import scan
 from dsconf.document.source import Unusable
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.lint.discover import LARGEST, discover
-from dsconf.lint.recognise import looks_like_deepspeed, not_deepspeed
+from dsconf.lint.discover import LARGEST, discover, looks_like_deepspeed
+from dsconf.lint.recognise import not_deepspeed
 
 CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
 TRAINING_ARGS = '{"fp16": true, "bf16": false, "gradient_accumulation_steps": 4, "optim": "adamw_torch"}'

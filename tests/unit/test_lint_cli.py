@@ -202,7 +202,7 @@ def test_a_consumer_says_that_it_is_a_config() -> None:
     assert set(rules_of(report)) == {"unknown-top-level-key", "batch-missing"}
 
 
-@pytest.mark.parametrize("name", ["a.yaml", "a.YML", "a.py", "a.toml", "a.md", "a.sh", ".yaml"])
+@pytest.mark.parametrize("name", ["a.yaml", "a.YML", "a.toml", ".yaml"])
 @pytest.mark.parametrize("text", ["a: 1\n", "", CLEAN])
 def test_other_formats_are_skipped(name: str, text: str) -> None:
     code, report = lint_json(write(text, name))

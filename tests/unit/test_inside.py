@@ -42,7 +42,8 @@ def test_a_fenced_block(opening: str) -> None:
 
 
 def test_blocks_of_other_languages_and_other_json_are_left_alone() -> None:
-    text = f'```python\nx = {WRONG}\n```\n```yaml\n{WRONG}\n```\n```json\n{{"name": 1}}\n```\n```json\n{WRONG[:-1]}\n```\n'
+    other = f"```python\nx = {WRONG}\n```\n```yaml\n{WRONG}\n```\n"
+    text = f'{other}```json\n{{"name": 1}}\n```\n```json\n{WRONG[:-1]}\n```\n'
     Path("a.md").write_text(text)
     status, report = lint_json("a.md")
     assert (status, report["findings"]) == (0, [])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from configs import config_of
 from corpus import corpus_json
@@ -17,6 +16,7 @@ from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
 
 from .judge import BATCH_KEYS, refusal
+from .mutants import BASES, WORLD_SIZES, Config
 
 RULES = load_rules()
 
@@ -42,7 +42,7 @@ def without_autos(text: str) -> str:
 
 
 @cache
-def accepted_public(world_sizes: Sequence[int]) -> list[tuple[dict[str, Any], list[int]]]:
+def accepted_public(world_sizes: Sequence[int]) -> list[tuple[Config, list[int]]]:
     """The public configs that DeepSpeed accepts once their "auto" is filled, with the world sizes at which it does."""
     found = []
     for path in corpus_json():
@@ -54,3 +54,10 @@ def accepted_public(world_sizes: Sequence[int]) -> list[tuple[dict[str, Any], li
         if sizes:
             found.append((config, sizes))
     return found
+
+
+def bases() -> list[tuple[Config, list[int]]]:
+    """Ours, each as often as there are public ones for it, and the public ones."""
+    public = accepted_public(WORLD_SIZES)
+    ours = [(base, list(WORLD_SIZES)) for base in BASES]
+    return [*ours * max(1, len(public) // len(ours)), *public]

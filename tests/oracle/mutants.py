@@ -97,6 +97,8 @@ class Mutant(NamedTuple):
     world_size: int
     changed: tuple[Keys, ...] = ()
     """Where it differs from the config that it was: keys that were set, added or deleted."""
+    base: int = 0
+    """Which of the bases it was."""
 
 
 Duplicates = dict[int, tuple[str, Any]]
@@ -113,7 +115,8 @@ def mutants(
     random = Random(seed)
     bases = bases if bases is not None else [(base, WORLD_SIZES) for base in BASES]
     for number in range(count):
-        base, world_sizes = bases[number % len(bases)]
+        place = number % len(bases)
+        base, world_sizes = bases[place]
         config = copy.deepcopy(base)
         duplicates: Duplicates = {}
         for _ in range(random.choice((1, 1, 2, 3))):
@@ -125,7 +128,7 @@ def mutants(
             if section:
                 key = random.choice(list(section))
                 duplicates[id(section)] = (key, random.choice((section[key], 1, {})))
-        yield Mutant(_render(config, duplicates), random.choice(world_sizes), changed)
+        yield Mutant(_render(config, duplicates), random.choice(world_sizes), changed, place)
 
 
 def differences(before: Config, after: Config, above: Keys = ()) -> Iterator[Keys]:

@@ -72,6 +72,14 @@ class Config:
         """Whether the key is written, whatever its value."""
         return path in self._by_path or path in self.overrides
 
+    def knows(self, path: str) -> bool:
+        """Whether the DeepSpeed that will run has the key."""
+        try:
+            spec_at(self.table, path)
+        except KeyError:
+            return False
+        return True
+
     def may_hold(self, path: str) -> bool:
         """Whether a key that is not written may be there all the same: code may add keys to a section above it."""
         if not self._open or self.present(path):
@@ -182,10 +190,12 @@ class Reader:
         return self._config.value(path)
 
     def given(self, path: str) -> object:
-        """The value of a path, None where it is not written or null."""
+        """The value of a path, None where it is not written or null, or not known to an older DeepSpeed."""
         self.paths.add(path)
         if self._config.may_hold(path):
             return UNKNOWN
+        if not self._config.knows(path):
+            return None
         return self._config.value(path) if self._config.raw(path) is not None else None
 
     def written(self, path: str) -> object:
@@ -202,6 +212,10 @@ class Reader:
         """Whether a path that is not written may be there all the same."""
         self.paths.add(path)
         return self._config.may_hold(path)
+
+    def since(self, release: str) -> bool:
+        """Whether the DeepSpeed that will run is a release, or newer."""
+        return self._config.context.since(release)
 
     def context(self, name: str) -> object:
         """A field of the Context, UNKNOWN where it is not given."""

@@ -141,7 +141,8 @@ class Config:
                 return Value(UNKNOWN, "filled")
             if self.drops_auto(path, section):
                 return _default(spec, "dropped")
-            if reader == "raw":
+            # Nobody changes it where DeepSpeed itself reads the file: it may be text that counts as true.
+            if reader == "raw" and consumer != "deepspeed":
                 return Value(UNKNOWN, "invalid")
         value = coerce(spec, reader, raw, strict=self.strict(path))
         return Value(UNKNOWN, "invalid") if isinstance(value, Invalid) else Value(value, origin)

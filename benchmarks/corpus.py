@@ -1,10 +1,14 @@
 """What dsconf makes of many public configs: every JSON file below $DSCONF_CORPUS, linted and translated.
 
+    ./dev corpus                    print the counts, the rules' ones to be kept in docs/corpus.md
+    ./dev corpus --sample 120       print that many warnings, chosen by a seed, for a person to judge
+
 Exit status 1 where one of them raised what is no answer, 2 without a corpus.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
@@ -12,24 +16,33 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 
 from dsconf.config.context import Consumer, Context
 from dsconf.lint.engine import lint_file
 from dsconf.lint.index import load_rules
 from dsconf.translate.run import Refused, translate
 
-CONSUMERS: tuple[Consumer | None, ...] = (None, "deepspeed")
+CONSUMERS: tuple[Consumer | None, ...] = (None, "deepspeed", "trainer", "accelerate")
+CONSUMERS_SAMPLED: tuple[Consumer, ...] = ("deepspeed", "trainer", "accelerate")
 MOST = 25
 """Reasons to show."""
 
 
 def main() -> int:
-    """Run over the corpus and print the counts."""
+    """Run over the corpus and print the counts, or a sample of the warnings."""
+    parser = argparse.ArgumentParser(description="Lint and translate the configs below $DSCONF_CORPUS.")
+    parser.add_argument("--sample", type=int, metavar="N", help="print N warnings instead of the counts")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
     folder = os.environ.get("DSCONF_CORPUS")
     paths = sorted(Path(folder).rglob("*.json")) if folder else []
     if not paths:
         print("corpus: set DSCONF_CORPUS to a folder with JSON configs", file=sys.stderr)
         return 2
+    if options.sample:
+        show_sample(paths, options.sample, options.seed)
+        return 0
     crashes: list[str] = []
     print(f"{len(paths)} files")
     for consumer in CONSUMERS:
@@ -39,6 +52,24 @@ def main() -> int:
         print(crash, file=sys.stderr)
     print(f"\n{len(crashes)} unexpected exceptions")
     return int(bool(crashes))
+
+
+def show_sample(paths: Iterable[Path], count: int, seed: int) -> None:
+    """Print `count` warnings, of each consumer alike, with the text that they stand at."""
+    rules = load_rules()
+    found = [
+        (path, consumer, finding)
+        for consumer in (None, *CONSUMERS_SAMPLED)
+        for path in paths
+        for finding in lint_file(str(path), rules, Context(consumer)).findings
+        if finding.severity == "warning"
+    ]
+    for path, consumer, finding in Random(seed).sample(found, min(count, len(found))):
+        place = finding.place
+        line = path.read_text(encoding="utf-8").splitlines()[place.line - 1].strip()
+        print(
+            f"{path.name}:{place.line} ({consumer or 'unknown'}) {finding.code} {finding.message}\n    {line[:120]}"
+        )
 
 
 def lint_all(paths: Iterable[Path], consumer: Consumer | None, crashes: list[str]) -> None:

@@ -9,6 +9,8 @@ import click
 from dsconf import __version__
 
 _COMMANDS = {
+    "explain": "Say what a rule catches, and why.",
+    "rules": "List the rules.",
     "resolve": "Show what every key of a config ends up as, and why.",
     "schema": "Print the JSON Schema of a format, for editors.",
     "lint": "Find what DeepSpeed will refuse, ignore or silently change in a config.",

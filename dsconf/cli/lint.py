@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from io import TextIOWrapper
 from typing import Any
@@ -10,13 +11,21 @@ import click
 
 from dsconf.cli.options import context_options
 from dsconf.cli.project import Project
+from dsconf.document.source import Unusable
 from dsconf.lint.finding import Result
-from dsconf.lint.report import FORMATS, reporter
+from dsconf.lint.report import FORMATS, STATISTICS, reporter
 
 
 @click.command("lint", short_help="Find problems in configs.")
-@click.argument("paths", nargs=-1, required=True, type=click.Path())
-@click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True)
+@click.argument("paths", nargs=-1, type=click.Path(allow_dash=True))
+@click.option(
+    "--output-format",
+    type=click.Choice(FORMATS),
+    help="[default: full, github where GITHUB_ACTIONS is set]",
+)
+@click.option("--statistics", is_flag=True, help="Count the findings by rule.")
+@click.option("--show-files", is_flag=True, help="List the files that would be linted, and stop.")
+@click.option("--stdin-filename", metavar="NAME", help="The name that reports give to what is read from -.")
 @click.option(
     "--select", multiple=True, metavar="RULES", help="Rules to run: codes, beginnings, names, or ALL."
 )
@@ -27,23 +36,63 @@ from dsconf.lint.report import FORMATS, reporter
 @click.option("--baseline", metavar="FILE", type=click.Path(), help="Hide the findings that FILE lists.")
 @click.option("--write-baseline", metavar="FILE", type=click.Path(), help="List all findings in FILE.")
 @context_options
-def command(paths: tuple[str, ...], output_format: str, **options: Any) -> None:
-    """Find what DeepSpeed will refuse, ignore or silently change in PATHS (JSON files).
+def command(
+    paths: tuple[str, ...],
+    output_format: str | None,
+    statistics: bool,
+    show_files: bool,
+    stdin_filename: str | None,
+    **options: Any,
+) -> None:
+    """Find what DeepSpeed will refuse, ignore or silently change in PATHS.
+
+    PATHS are JSON files, folders to search for DeepSpeed configs, or - for standard input; none stand for the present
+    folder.
 
     \b
     dsconf lint ds_config.json
     dsconf lint ds_config.json --world-size 8 --consumer trainer
-    dsconf lint configs/*.json --output-format concise
-    dsconf lint configs/*.json --select DS2,DS3 --ignore batch-missing
+    dsconf lint configs/ --output-format concise
+    dsconf lint configs/ --select DS2,DS3 --ignore batch-missing
+    dsconf lint - < ds_config.json
 
     Exit status: 0 nothing at warning or above, 1 findings, 2 a file or an option is unusable.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
     project = Project(options)
-    results = project.close([project.lint(path) for path in paths])
-    click.echo(reporter(output_format)(results))
+    files = _files(paths or (".",), project)
+    if show_files:
+        click.echo("\n".join(files))
+        return
+    results = project.close(
+        [
+            project.lint(path)
+            if path != "-"
+            else project.lint(stdin_filename or "<stdin>", sys.stdin.buffer.read())
+            for path in files
+        ]
+    )
+    name = output_format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "full")
+    click.echo(reporter(STATISTICS if statistics else name)(results))
     raise SystemExit(exit_status(results))
+
+
+def _files(paths: tuple[str, ...], project: Project) -> list[str]:
+    """The files that PATHS stand for. Raises UsageError where a folder holds none."""
+    if not any(os.path.isdir(path) for path in paths):  # noqa: PTH112
+        return list(dict.fromkeys(paths))
+    from dsconf.lint.discover import discover  # only a folder needs it
+
+    try:
+        found = discover(paths, project.excluded)
+    except Unusable as problem:
+        raise click.UsageError(problem.message) from None
+    if found.empty:
+        raise click.UsageError(
+            f"no DeepSpeed config in {', '.join(found.empty)} (name a file to lint it anyway)"
+        )
+    return found.files
 
 
 def exit_status(results: list[Result]) -> int:

@@ -10,8 +10,7 @@ from typing import Any
 from dsconf.lint.finding import Place, Result
 from dsconf.lint.selection import unknown
 from dsconf.lint.suppress import RULE, Ignore, finding_of, unused_message
-from dsconf.settings.globs import compile_glob
-from dsconf.settings.load import Settings, split_key
+from dsconf.settings.load import Settings, patterns, split_key
 
 Rule = dict[str, Any]
 
@@ -22,7 +21,7 @@ class _Line:
     def __init__(self, written: str, selectors: Sequence[str]) -> None:
         self.written = written
         self.glob, key = split_key(written)
-        self.expression = compile_glob(self.glob)
+        self.pattern = patterns([self.glob])
         self.ignores = [Ignore(selector, key) for selector in selectors]
         self.files: set[str] = set()
 
@@ -46,7 +45,7 @@ class PerFile:
         inside = self._settings.relative(path)
         if inside is None:
             return []
-        lines = [line for line in self._lines if line.expression.fullmatch(inside)]
+        lines = [line for line in self._lines if line.pattern.match_file(inside)]
         for line in lines:
             line.files.add(inside)
         return [ignore for line in lines for ignore in line.ignores]

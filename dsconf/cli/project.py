@@ -10,7 +10,7 @@ import click
 
 from dsconf.cli.options import CONTEXT_NAMES, take_context
 from dsconf.config.context import Context
-from dsconf.lint.engine import lint_file
+from dsconf.lint.engine import lint_bytes, lint_file
 from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
 from dsconf.settings.find import Finder, read
@@ -87,16 +87,24 @@ class Project:
             self._terms[key] = self._make_terms(path, settings)
         return self._terms[key]
 
-    def lint(self, path: str) -> Result:
-        """Lint a file, and take out what its comments and its settings suppress."""
+    def excluded(self, folder: str) -> tuple[str, Sequence[str]]:
+        """The patterns that leave files out when a folder is searched, after the folder where they begin."""
+        settings = self.settings(os.path.join(folder, "any"))  # noqa: PTH118
+        return (settings.root, settings.values.get("exclude", ())) if settings else ("", ())
+
+    def lint(self, path: str, data: bytes | None = None) -> Result:
+        """Lint a file, or data under its name, and take out what its comments and its settings suppress."""
         terms = self.terms(path)
         # Only the command line says of a file that it is a config: settings speak of those that are.
         recognise = self._given["consumer"] is None
-        return self.settle(lint_file(path, terms.rules, terms.context, recognise=recognise), terms)
+        if data is None:
+            result = lint_file(path, terms.rules, terms.context, recognise=recognise)
+        else:
+            result = lint_bytes(path, data, terms.rules, terms.context, recognise=recognise)
+        return self._without_suppressed(result, terms)
 
-    def settle(self, result: Result, terms: Terms) -> Result:
-        """The result of a file without what is suppressed."""
-        if result.document is None:
+    def _without_suppressed(self, result: Result, terms: Terms) -> Result:
+        if not result.documents:
             return result
         ignores = terms.per_file.ignores(result.file) if terms.per_file else []
         if ignores or "dsconf:" in (result.text or ""):

@@ -30,14 +30,14 @@ def data_parallel_world(read: Reader) -> object:
     """The world size by which DeepSpeed divides the batch, as `DeepSpeedConfig` finds it without an mpu.
 
     It is the whole world (tensor parallelism is not taken out), or with `sequence_parallel_size` alone the world over
-    it (a float), or with both sizes `data_parallel_size`.
+    it (a float; since 0.17.0), or with both sizes `data_parallel_size`.
     """
     sequence = read.given("sequence_parallel_size")
     data = read.given("data_parallel_size")
     if sequence is not None and data is not None:
         return data if _number(data) else UNKNOWN
     world = read.context("world_size")
-    if sequence is None or not isinstance(world, int):
+    if sequence is None or not isinstance(world, int) or not read.since("0.17.0"):
         return world
     size = _number(sequence)
     return world / size if size else UNKNOWN
@@ -60,7 +60,7 @@ def batch(read: Reader) -> object:
     world = _number(read.fact("data_parallel_world"))
     if world is not None:
         return _complete(total, micro, steps, world)
-    if read.given("sequence_parallel_size") is not None:
+    if read.given("sequence_parallel_size") is not None and read.since("0.17.0"):
         return UNKNOWN
     return _without_world(total, micro, steps)
 

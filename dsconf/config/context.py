@@ -44,7 +44,7 @@ class Context(NamedTuple):
     world_size: int | None = None
     """The number of processes, one per GPU."""
     deepspeed_version: str | None = None
-    """The DeepSpeed that will run, where it is an older one: one that dsconf has read. None for the newest of them."""
+    """The DeepSpeed that will run, X.Y.Z, where it is an older one than the newest that dsconf has read."""
     gpus_per_node: int | None = None
     gpu: Gpu | None = None
     """The kind of GPU, all of one kind."""
@@ -60,6 +60,14 @@ class Context(NamedTuple):
         for part in name.split("."):
             value = getattr(value, part) if value is not None else None
         return value
+
+    def since(self, release: str) -> bool:
+        """Whether the DeepSpeed that will run is a release (X.Y.Z), or newer."""
+        return self.deepspeed_version is None or _numbers(self.deepspeed_version) >= _numbers(release)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 OPTIONS = {

@@ -53,7 +53,11 @@ class Config:
         self.overrides = dict(overrides or {})
         self.written = _walk(document, table)
         self._by_path: dict[str, Written] = {}
+        self._open = [""] if document.root.open else []
+        """What begins the paths of keys that may be there without being written."""
         for item in self.written:
+            if item.entry.node.open or item.entry.node.kind == "unknown":
+                self._open.append(f"{item.path}.")
             known = self._by_path.get(item.path)
             # Of two spellings the canonical one counts.
             if known is None or item.entry.key == item.path.rpartition(".")[2]:
@@ -67,6 +71,20 @@ class Config:
     def present(self, path: str) -> bool:
         """Whether the key is written, whatever its value."""
         return path in self._by_path or path in self.overrides
+
+    def knows(self, path: str) -> bool:
+        """Whether the DeepSpeed that will run has the key."""
+        try:
+            spec_at(self.table, path)
+        except KeyError:
+            return False
+        return True
+
+    def may_hold(self, path: str) -> bool:
+        """Whether a key that is not written may be there all the same: code may add keys to a section above it."""
+        if not self._open or self.present(path):
+            return False
+        return any(path.startswith(section) for section in self._open)
 
     def raw(self, path: str) -> object:
         """The value as written (an override first), None where nothing is written."""
@@ -95,6 +113,8 @@ class Config:
         item = self._by_path.get(path)
         if item is not None:
             return self._settle(path, section, item.spec or spec, item.entry.node.plain(), "written")
+        if self.may_hold(path):
+            return Value(UNKNOWN, "open")
         if not self._defaults_hold(path):
             return Value(UNKNOWN, "invalid")
         return _default(spec, "default")
@@ -121,7 +141,8 @@ class Config:
                 return Value(UNKNOWN, "filled")
             if self.drops_auto(path, section):
                 return _default(spec, "dropped")
-            if reader == "raw":
+            # Nobody changes it where DeepSpeed itself reads the file: it may be text that counts as true.
+            if reader == "raw" and consumer != "deepspeed":
                 return Value(UNKNOWN, "invalid")
         value = coerce(spec, reader, raw, strict=self.strict(path))
         return Value(UNKNOWN, "invalid") if isinstance(value, Invalid) else Value(value, origin)
@@ -170,19 +191,32 @@ class Reader:
         return self._config.value(path)
 
     def given(self, path: str) -> object:
-        """The value of a path, None where it is not written or null."""
+        """The value of a path, None where it is not written or null, or not known to an older DeepSpeed."""
         self.paths.add(path)
+        if self._config.may_hold(path):
+            return UNKNOWN
+        if not self._config.knows(path):
+            return None
         return self._config.value(path) if self._config.raw(path) is not None else None
 
     def written(self, path: str) -> object:
         """The value of a path as it is written, None where it is not written."""
         self.paths.add(path)
-        return self._config.raw(path)
+        return UNKNOWN if self._config.may_hold(path) else self._config.raw(path)
 
     def present(self, path: str) -> bool:
         """Whether a path is written."""
         self.paths.add(path)
         return self._config.present(path)
+
+    def may_hold(self, path: str) -> bool:
+        """Whether a path that is not written may be there all the same."""
+        self.paths.add(path)
+        return self._config.may_hold(path)
+
+    def since(self, release: str) -> bool:
+        """Whether the DeepSpeed that will run is a release, or newer."""
+        return self._config.context.since(release)
 
     def context(self, name: str) -> object:
         """A field of the Context, UNKNOWN where it is not given."""

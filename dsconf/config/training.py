@@ -60,6 +60,8 @@ def _adam(read: Reader, kind: str, offload: bool) -> object:
     if torch_adam:
         decoupled = kind == "adamw" or read.value("optimizer.params.adam_w_mode")
         return UNKNOWN if decoupled is UNKNOWN else f"torch.optim.{'AdamW' if decoupled else 'Adam'}"
+    if offload and read.may_hold("zero_optimization.zenflow"):
+        return UNKNOWN
     if offload:
         return "ZenFlowCPUAdam" if read.present("zero_optimization.zenflow") else "DeepSpeedCPUAdam"
     return "FusedAdam"
@@ -86,7 +88,7 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 def _argument(read: Reader, name: str) -> object:
     """An argument of the optimizer: as written, else the default of its class."""
     path = f"optimizer.params.{name}"
-    if read.present(path):
+    if read.present(path) or read.may_hold(path):
         return read.value(path)
     return _DEFAULTS.get(str(read.fact("optimizer_class")), {}).get(name, UNKNOWN)
 
@@ -129,6 +131,8 @@ def accumulation_dtype(read: Reader) -> object:
 def warmup_max_lr(read: Reader) -> object:
     """`scheduler.params.warmup_max_lr`: not written it is the optimizer's lr, but 0.001 in WarmupDecayLR."""
     path = "scheduler.params.warmup_max_lr"
+    if read.may_hold(path):
+        return UNKNOWN
     if read.present(path) and read.given(path) is not None:
         return read.value(path)
     if read.given("scheduler.type") == "WarmupDecayLR" and not read.present(path):

@@ -30,13 +30,16 @@ _CLOSES = {"object": "}", "array": "]"}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
-def scan(path: str, text: str) -> Document:
-    """Parse the text of a JSON file.
+def scan(path: str, text: str, start: int = 0, end: int | None = None) -> Document:
+    """Parse the text of a JSON file, or the piece of a text from `start` up to `end`; spans are those of the whole.
 
     Raises Unusable (rule `json-syntax`), with the place, where the text is not JSON, is deeper than `MAX_DEPTH`, or
     has no object at the top.
     """
-    return _Scanner(path, text).run()
+    if start == 0 and end is None:
+        return _Scanner(path, text).run()
+    found = _Scanner(path, " " * start + text[start:end]).run()
+    return Document(path, text, found.root, found.relaxations)
 
 
 class _Scanner:

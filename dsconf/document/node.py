@@ -39,7 +39,7 @@ class Node:
     The kind "unknown" is what only a run determines: a placeholder of a template, a variable of a script.
     """
 
-    __slots__ = ("elements", "entries", "kind", "scalar", "span")
+    __slots__ = ("elements", "entries", "kind", "open", "scalar", "span")
 
     def __init__(self, kind: Kind, start: int, scalar: object = None) -> None:
         self.kind: Kind = kind
@@ -47,6 +47,8 @@ class Node:
         self.scalar = scalar
         self.entries: list[Entry] = []
         self.elements: list[Node] = []
+        self.open = False
+        """Of an object: whether a run may find keys in it that the text does not show."""
 
     def plain(self) -> object:
         """The value as `json.load` gives it: of a key written twice the last one counts.
@@ -89,10 +91,19 @@ class Relaxation(NamedTuple):
 class Document:
     """A parsed file: its text, its tree, and the places of both."""
 
-    __slots__ = ("_line_starts", "path", "relaxations", "root", "text")
+    __slots__ = ("_line_starts", "language", "path", "relaxations", "root", "text")
 
-    def __init__(self, path: str, text: str, root: Node, relaxations: list[Relaxation]) -> None:
+    def __init__(
+        self,
+        path: str,
+        text: str,
+        root: Node,
+        relaxations: list[Relaxation],
+        *,
+        language: Literal["json", "python"] = "json",
+    ) -> None:
         self.path = path
+        self.language = language
         self.text = text
         self.root = root
         self.relaxations = relaxations

@@ -45,19 +45,20 @@ class Baseline:
         folder = os.path.dirname(os.path.abspath(self.path))  # noqa: PTH100, PTH120
         return os.path.relpath(os.path.abspath(path), folder).replace(os.sep, "/")  # noqa: PTH100
 
-    def entry(self, finding: Finding, document: Document) -> Entry:
+    def entry(self, finding: Finding, result: Result) -> Entry:
         """What a finding is known by."""
-        return Entry(finding.code, self.file_of(document.path), finding.key, _value(document, finding.key))
+        document = next((one for one in result.documents if _holds(one, finding)), result.documents[0])
+        return Entry(finding.code, self.file_of(result.file), finding.key, _value(document, finding.key))
 
     def apply(self, result: Result, decided: set[str]) -> Result:
         """The result without what is known. `decided` are the codes of the rules that could say something."""
-        if result.document is None:
+        if not result.documents:
             return result
         name = self.file_of(result.file)
         left = Counter({entry: n for entry, n in self._entries.items() if entry.file == name})
         kept = []
         for finding in result.findings:
-            entry = self.entry(finding, result.document)
+            entry = self.entry(finding, result)
             if left[entry] > 0:
                 left[entry] -= 1
             else:
@@ -76,6 +77,11 @@ class Baseline:
             for name, n in sorted(counts.items())
             if not os.path.lexists(os.path.join(folder, name))  # noqa: PTH118
         ]
+
+
+def _holds(document: Document, finding: Finding) -> bool:
+    start, end = (document.position(offset) for offset in document.root.span)
+    return start <= finding.place[1:3] < end
 
 
 def _value(document: Document, key: str) -> str:
@@ -135,9 +141,9 @@ def write_baseline(path: str, results: Iterable[Result]) -> int:
     baseline = Baseline(path, [])
     entries = sorted(
         (
-            baseline.entry(finding, result.document)
+            baseline.entry(finding, result)
             for result in results
-            if result.document is not None
+            if result.documents
             for finding in result.findings
         ),
         key=lambda entry: (entry.file, entry.key, entry.code, entry.value),

@@ -10,12 +10,13 @@ from dsconf.config.derive import facts_of
 from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
 from dsconf.document.node import UNKNOWN, Document, Node, Span
-from dsconf.document.source import Unusable, check_file, read_text
+from dsconf.document.source import Unusable, check_file, decode, read_text
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.checks import CHECKS
 from dsconf.lint.evaluate import Scope
 from dsconf.lint.event import Event
 from dsconf.lint.finding import Finding, Related, Result, place_of, printable
+from dsconf.lint.inside import documents_inside, language_of
 from dsconf.lint.recognise import not_deepspeed, other_format
 from dsconf.lint.schema import events
 
@@ -32,7 +33,31 @@ def lint_file(path: str, rules: list[Rule], context: Context, *, recognise: bool
         if reason is not None:
             check_file(path)
             return Result(path, [], skipped=reason)
-        document = scan(path, read_text(path))
+        text = read_text(path)
+    except Unusable as problem:
+        return unusable_result(path, problem, rules, context)
+    return lint_text(path, text, rules, context, recognise=recognise)
+
+
+def lint_bytes(
+    path: str, data: bytes, rules: list[Rule], context: Context, *, recognise: bool | None = None
+) -> Result:
+    """Lint the content of one JSON file, under the name `path`. Never raises for what it may hold."""
+    try:
+        text = decode(data)
+    except Unusable as problem:
+        return unusable_result(path, problem, rules, context)
+    return lint_text(path, text, rules, context, recognise=recognise)
+
+
+def lint_text(
+    path: str, text: str, rules: list[Rule], context: Context, *, recognise: bool | None = None
+) -> Result:
+    """Lint the text of one file, under the name `path`. Never raises for what it may hold."""
+    if language_of(path) is not None:
+        return _lint_inside(path, text, rules, context)
+    try:
+        document = scan(path, text)
         refuse_relaxations(document, context)
     except Unusable as problem:
         return unusable_result(path, problem, rules, context)
@@ -43,6 +68,24 @@ def lint_file(path: str, rules: list[Rule], context: Context, *, recognise: bool
     if reason is not None:
         return Result(path, [], skipped=reason, text=document.text)
     return lint_config(Config(document, table, context), rules)
+
+
+def _lint_inside(path: str, text: str, rules: list[Rule], context: Context) -> Result:
+    """Lint every config inside a file of another language, as one result."""
+    table = load_keys(context.deepspeed_version)
+    try:
+        documents = documents_inside(path, text, table)
+    except ValueError as error:
+        return Result(path, [], skipped=str(error), text=text)
+    if not documents:
+        return Result(path, [], skipped="it holds no DeepSpeed config", text=text)
+    results = [lint_config(Config(document, table, context), rules) for document in documents]
+    findings = [finding for result in results for finding in result.findings]
+    missing = tuple(dict.fromkeys(pair for result in results for pair in result.missing_context))
+    undecided = frozenset(name for result in results for name in result.undecided)
+    return Result(
+        path, findings, missing_context=missing, text=text, documents=tuple(documents), undecided=undecided
+    )
 
 
 def refuse_relaxations(document: Document, context: Context) -> None:
@@ -94,7 +137,7 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
     undecided |= {name for name, _ in missing}
     document = config.document
     return Result(
-        document.path, findings, missing_context=tuple(missing), text=document.text, document=document,
+        document.path, findings, missing_context=tuple(missing), text=document.text, documents=(document,),
         undecided=frozenset(undecided),
     )  # fmt: skip
 

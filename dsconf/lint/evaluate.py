@@ -13,7 +13,6 @@ from typing import Any
 
 from dsconf.config.effective import Config, Facts
 from dsconf.document.node import UNKNOWN
-from dsconf.formats.deepspeed.keys import since
 from dsconf.formats.deepspeed.optimizers import optimizer_known
 from dsconf.lint.optimizers import nearest_optimizer
 
@@ -69,8 +68,7 @@ class Scope:
             elements = [self.value(element) for element in code[1:]]
             return UNKNOWN if any(element is UNKNOWN for element in elements) else elements
         if name == "since":
-            reached = since(code[1][1], self.config.context.deepspeed_version)
-            return UNKNOWN if reached is None else reached
+            return self.config.context.since(code[1][1])
         if name in _FUNCTIONS:
             argument = self.value(code[1])
             return (
@@ -100,10 +98,10 @@ class Scope:
             return UNKNOWN
 
     def _leaf(self, name: str, argument: str) -> object:
-        if name == "present":
-            return self.config.present(argument)
-        if name == "auto":
-            return self.config.raw(argument) == "auto"
+        if name in ("present", "auto"):
+            if self.config.may_hold(argument):
+                return UNKNOWN
+            return self.config.present(argument) if name == "present" else self.config.raw(argument) == "auto"
         if name == "key":
             return self.key[argument]
         if name == "context":

@@ -78,8 +78,8 @@ class Result(NamedTuple):
     """Rules that could not be decided, each with the field of the context that it would have needed."""
     text: str | None = None
     """The text, for reporters that show it."""
-    document: Document | None = None
-    """The file, where it was judged."""
+    documents: tuple[Document, ...] = ()
+    """What was judged: the file, or the configs inside of it."""
     undecided: frozenset[str] = frozenset()
     """The names of the rules whose conditions were unknown."""
     known: int = 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dsconf.config.coerce import types_of
 from dsconf.config.effective import Spec
-from dsconf.document.node import Document
+from dsconf.document.node import Document, Kind
 
-_STRONG = frozenset(
+STRONG = frozenset(
     {
         "zero_optimization",
         "train_micro_batch_size_per_gpu",
@@ -15,6 +16,15 @@ _STRONG = frozenset(
 )
 """Keys that nothing but DeepSpeed has."""
 
+_KINDS: dict[str, tuple[Kind, ...]] = {
+    "object": ("object",),
+    "int": ("number",),
+    "float": ("number",),
+    "bool": ("boolean",),
+    "str": ("string",),
+    "list": ("array",),
+}
+
 _MOST_MISTAKES = 10
 """Nobody misspells more keys than that."""
 
@@ -22,9 +32,6 @@ _OTHER_FORMATS = {
     ".yaml": "YAML",
     ".yml": "YAML",
     ".toml": "TOML",
-    ".py": "Python",
-    ".sh": "shell scripts",
-    ".md": "Markdown",
 }
 
 
@@ -45,8 +52,29 @@ def not_deepspeed(document: Document, table: Spec) -> str | None:
     """
     keys = {entry.key for entry in document.root.entries}
     known = keys & set(table["keys"])
-    if not (keys & _STRONG or len(known) >= 2 or (known and known == keys)):
+    if not (keys & STRONG or len(known) >= 2 or (known and known == keys)):
         return "no DeepSpeed config: it has none of DeepSpeed's keys (--consumer says who reads it)"
     if len(keys - known) > max(_MOST_MISTAKES, 2 * len(known)):
         return "another trainer's config: most of its keys are not DeepSpeed's (--consumer says who reads it)"
     return None
+
+
+def shaped_like_deepspeed(document: Document, table: Spec) -> bool:
+    """Whether an object that nobody named is a DeepSpeed config.
+
+    It has a key that only DeepSpeed has, or two of DeepSpeed's with such values as they have there: a trainer's
+    `"fp16": true` is not DeepSpeed's section.
+    """
+    if not_deepspeed(document, table) is not None:
+        return False
+    if not_deepspeed(document, table) is not None:
+        return False
+    fitting = 0
+    for entry in document.root.entries:
+        if entry.key in STRONG:
+            return True
+        spec = table["keys"].get(entry.key)
+        if spec is not None:
+            kinds = {kind for name in types_of(spec) for kind in _KINDS.get(name, ())}
+            fitting += entry.node.kind in kinds or entry.node.kind == "unknown"
+    return fitting >= 2

@@ -85,7 +85,12 @@ def _duplicates(document: Document) -> Iterator[Event]:
         for entry in node.entries:
             if entry.key in first:
                 place = ((first[entry.key], "first written here"),)
-                key = {"name": entry.key, "value": entry.node.plain(), "section": ".".join(path)}
+                key = {
+                    "name": entry.key,
+                    "value": entry.node.plain(),
+                    "section": ".".join(path),
+                    "python": document.language == "python",
+                }
                 yield Event("duplicate-key", ".".join((*path, entry.key)), entry.key_span, key, place)
             first.setdefault(entry.key, entry.key_span)
 
@@ -152,7 +157,14 @@ def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
     found = wrong_value(spec, reader, item.entry.node.plain(), strict=config.strict(item.path))
     if found is not None:
         key = {"name": item.entry.key, "path": item.path, **found}
-        yield Event("wrong-value", item.path, item.entry.span, key)
+        yield Event("wrong-value", item.path, item.entry.span, key, tuple(_asks_for_autos(config, item)))
+
+
+def _asks_for_autos(config: Config, item: Written) -> Iterator[tuple[Span, str]]:
+    """What makes "auto" a value like others, where it is one."""
+    strict = config.entry(_join(_above(item.path), "strict"))
+    if strict is not None and item.entry.node.scalar == "auto" and config.strict(item.path):
+        yield strict.span, 'with it DeepSpeed no longer drops "auto" in this section'
 
 
 def _deprecated(item: Written, live: Mapping[str, Written]) -> Iterator[Event]:

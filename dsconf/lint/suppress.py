@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dsconf.document.node import Document, Span
+from dsconf.document.node import Document, Span, line_starts
 from dsconf.lint.finding import Edit, Finding, Fix, Place, Result, place_of, printable
 from dsconf.lint.selection import Rule, exactness, unknown
 
@@ -55,10 +55,10 @@ def suppress(
     result: Result, every: Sequence[Rule], running: Sequence[Rule], ignores: Sequence[Ignore]
 ) -> Result:
     """The result without what is suppressed. `ignores` are those for this file, `every` all rules that there are."""
-    document = result.document
-    if document is None:
+    if not result.documents:
         return result
-    comments = list(_comments(document))
+    document = result.documents[0]
+    comments = list(_comments(result.documents))
     kept = [finding for finding in result.findings if not _taken(finding, comments, ignores)]
     active = {rule["name"] for rule in running} - result.undecided
     for ignore in [*ignores, *(ignore for comment in comments for ignore in comment.ignores)]:
@@ -93,11 +93,12 @@ def _taken(finding: Finding, comments: Iterable[_Comment], ignores: Iterable[Ign
     return bool(fitting)
 
 
-def _comments(document: Document) -> Iterator[_Comment]:
+def _comments(documents: Sequence[Document]) -> Iterator[_Comment]:
     """The suppressions of a file, those with a fault too."""
+    document = documents[0]
     text, root = document.text, document.root
     first = root.entries[0].key_span.start if root.entries else root.span.end
-    others = [relaxation.span for relaxation in document.relaxations if relaxation.what == "a comment"]
+    others = _python_comments(document) if document.language == "python" else _json_comments(documents)
     for span in others:
         mark = _MARK.match(text, span.start, span.end)
         if mark is None:
@@ -119,6 +120,29 @@ def _comments(document: Document) -> Iterator[_Comment]:
             if not (comment.fault or comment.ignores):
                 comment.fault = "this suppresses nothing: no rule stands between the brackets"
         yield comment
+
+
+def _json_comments(documents: Iterable[Document]) -> list[Span]:
+    return [
+        relaxation.span
+        for document in documents
+        for relaxation in document.relaxations
+        if relaxation.what == "a comment"
+    ]
+
+
+def _python_comments(document: Document) -> list[Span]:
+    """All comments of a Python file, which parses."""
+    import io
+    import tokenize
+
+    starts = line_starts(document.text)
+    spans = []
+    for token in tokenize.generate_tokens(io.StringIO(document.text, newline="").readline):
+        if token.type == tokenize.COMMENT:
+            start = starts[token.start[0] - 1] + token.start[1]
+            spans.append(Span(start, start + len(token.string)))
+    return spans
 
 
 def _line(document: Document, span: Span, comments: Sequence[Span]) -> int:

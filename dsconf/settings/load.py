@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from dsconf.document.source import Unusable, decode
 from dsconf.lint.nearest import nearest
-from dsconf.settings.globs import compile_glob
 from dsconf.settings.table import KIND_NAMES, SETTINGS, Kind
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 SECTION = ("tool", "dsconf")
 """Where a pyproject.toml has the settings."""
@@ -45,16 +48,6 @@ class Settings:
     def error(self, message: str, *keys: str, element: str | None = None) -> SettingsError:
         """An error about a key, with its place."""
         return SettingsError(f"{self.file}:{self.line(*keys, element=element)}: {message}")
-
-    def excludes(self, path: str) -> bool:
-        """Whether `exclude` names the path, or a folder above it."""
-        inside = self.relative(path)
-        globs = [compile_glob(pattern) for pattern in self.values.get("exclude", ())] if inside else []
-        while inside:
-            if any(expression.fullmatch(inside) for expression in globs):
-                return True
-            inside = inside.rpartition("/")[0]
-        return False
 
     def relative(self, path: str) -> str | None:
         """A path as the globs see it, with forward slashes; None where it lies elsewhere."""
@@ -108,9 +101,16 @@ def _checked(settings: Settings, key: str, value: object) -> object:
 def _check_globs(settings: Settings, key: str, value: Any) -> None:
     for pattern in value:
         try:
-            compile_glob(split_key(pattern)[0] if key == "per-file-ignores" else pattern)
+            patterns([split_key(pattern)[0] if key == "per-file-ignores" else pattern])
         except ValueError as error:
-            raise settings.error(f"{key}: {error}", key, element=pattern) from None
+            raise settings.error(f'{key}: no pattern: "{pattern}" ({error})', key, element=pattern) from None
+
+
+def patterns(lines: Sequence[str]) -> GitIgnoreSpec:
+    """Patterns as a .gitignore has them. Raises ValueError."""
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines(lines)
 
 
 def split_key(pattern: str) -> tuple[str, str | None]:

@@ -118,6 +118,16 @@ def read(config: Config, world_size: int = 1) -> Any:
             return error
 
 
+def refusal(text: str, world_size: int) -> Exception | None:
+    """What DeepSpeedConfig raises over a file, None where it accepts it."""
+    try:
+        config = hjson.loads(text, object_pairs_hook=unique_keys)
+    except ValueError as error:
+        return error
+    result = read(config, world_size)
+    return result if isinstance(result, Exception) else None
+
+
 def faults(text: str, world_size: int) -> list[Fault]:
     """Every fault of a file, the one at which DeepSpeed stops first. Raises ValueError where HJSON can't read it."""
     found: list[Fault] = []

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
 from dsconf.formats.deepspeed.keys import load_keys
 
 Config = dict[str, Any]
+Keys = tuple[str, ...]
+Damage = Callable[[Config, Random], None]
 
 MICRO: Config = {"train_micro_batch_size_per_gpu": 4}
 TOTAL: Config = {"train_batch_size": 192}
@@ -93,27 +95,50 @@ class Mutant(NamedTuple):
 
     text: str
     world_size: int
+    changed: tuple[Keys, ...] = ()
+    """Where it differs from the config that it was: keys that were set, added or deleted."""
+    base: int = 0
+    """Which of the bases it was."""
 
 
 Duplicates = dict[int, tuple[str, Any]]
 """By the identity of an object: the key that it holds once more, and the value there."""
 
 
-def mutants(count: int, seed: int) -> Iterator[Mutant]:
-    """`count` configs with one to three damages each."""
+def mutants(
+    count: int,
+    seed: int,
+    bases: Sequence[tuple[Config, Sequence[int]]] | None = None,
+    damages: Sequence[Damage] | None = None,
+) -> Iterator[Mutant]:
+    """`count` configs with one to three damages each; `bases` are configs with the world sizes to choose from."""
     random = Random(seed)
+    bases = bases if bases is not None else [(base, WORLD_SIZES) for base in BASES]
     for number in range(count):
-        config = copy.deepcopy(BASES[number % len(BASES)])
+        place = number % len(bases)
+        base, world_sizes = bases[place]
+        config = copy.deepcopy(base)
         duplicates: Duplicates = {}
         for _ in range(random.choice((1, 1, 2, 3))):
-            damage = random.choice(DAMAGES)
+            damage = random.choice(damages or DAMAGES)
             damage(config, random)
+        changed = tuple(differences(base, config))
         if random.random() < 0.05:
             section = random.choice([config, *_sections(config)])
             if section:
                 key = random.choice(list(section))
                 duplicates[id(section)] = (key, random.choice((section[key], 1, {})))
-        yield Mutant(_render(config, duplicates), random.choice(WORLD_SIZES))
+        yield Mutant(_render(config, duplicates), random.choice(world_sizes), changed, place)
+
+
+def differences(before: Config, after: Config, above: Keys = ()) -> Iterator[Keys]:
+    """The outermost keys that were set to another value, added or deleted."""
+    for key in (*before, *(key for key in after if key not in before)):
+        old, new = before.get(key), after.get(key)
+        if key in before and key in after and isinstance(old, dict) and isinstance(new, dict):
+            yield from differences(old, new, (*above, key))
+        elif (key in before) != (key in after) or repr(old) != repr(new):
+            yield (*above, key)
 
 
 def _render(value: Any, duplicates: Duplicates) -> str:
@@ -347,8 +372,64 @@ def _misplace(config: Config, random: Random) -> None:
     _set(config, (*section, keys[-1]), random.choice(values))
 
 
-DAMAGES: tuple[Callable[[Config, Random], None], ...] = (
+_CONTRADICTING: tuple[tuple[Keys, tuple[Any, ...]], ...] = (
+    (("zero_optimization", "stage"), (0, 1, 2, 3)),
+    (("zero_optimization", "compute_grad_norm"), (True, False)),
+    (("zero_optimization", "offload_optimizer", "ratio"), (0, 0.5, 1)),
+    (("zero_optimization", "offload_optimizer", "device"), ("none", "cpu")),
+    (("zero_optimization", "offload_param", "device"), ("none", "cpu")),
+    (("zero_optimization", "zenflow"), ({}, {"topk_ratio": 0.1}, {"topk_ratio": 1.5})),
+    (("gradient_allreduce_op",), ("sum", "mean")),
+    (("compile", "deepcompile"), (True, False)),
+    (("fp16", "enabled"), (True, False)),
+    (("fp16", "loss_scale"), (0, 128)),
+    (("fp16", "min_loss_scale"), (0, 1, -1)),
+    (("fp16", "loss_scale_window"), (0, 1000, -1)),
+    (("fp16", "fp16_master_weights_and_grads"), (True, False)),
+    (("bf16", "enabled"), (True, False)),
+    (("bf16", "bf16_master_weights_and_grads"), (True, False)),
+    (("bf16", "bf16_optimizer_states"), (True, False)),
+    (("data_efficiency", "data_sampling", "curriculum_learning", "enabled"), (True, False)),
+    (("data_efficiency", "data_sampling", "curriculum_learning", "curriculum_metrics"), ({}, {"x": {}})),
+    (("data_efficiency", "data_sampling", "dynamic_batching", "enabled"), (True, False)),
+    (("data_efficiency", "data_sampling", "dynamic_batching", "max_tokens"), (512,)),
+    (("data_types", "grad_accum_dtype"), ("fp32", "bf16", "fp16")),
+    (("checkpoint", "load_universal"), (True, False)),
+    (("sequence_parallel_size",), (1, 2)),
+    (("torch_autocast", "enabled"), (True, False)),
+    (("zero_optimization", "zero_quantized_weights"), (True, False)),
+    (("gradient_predivide_factor",), (1.0, 2.0)),
+    (("prescale_gradients",), (True, False)),
+    (("zero_optimization", "reduce_scatter"), (True, False)),
+    (("zero_optimization", "allgather_bucket_size"), (500000000, 333)),
+    (("zero_optimization", "legacy_stage1"), (True, False)),
+    (("managed_gradient_accumulation",), (True, False)),
+    (("zero_optimization", "overlap_comm"), (True, False)),
+    (
+        ("optimizer",),
+        ({"type": "SGD", "params": {"lr": 0.1}}, {"type": "Lion"}, {"type": "Muon", "params": {}}),
+    ),
+    (("zero_allow_untested_optimizer",), (True, False)),
+    (("optimizer", "params", "amsgrad"), (True, False)),
+    (("optimizer", "params", "momentum"), (0.9,)),
+    (
+        ("scheduler",),
+        ({"type": "WarmupLR"}, {"type": "cosine", "params": {}}, {"type": "StepLR", "params": {}}),
+    ),
+    (("scheduler", "params"), ({"total_num_steps": 10}, {"warmup_num_steps": 0}, {"warmup_num_steps": 5.0})),
+    (("scheduler", "type"), ("WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")),
+)
+"""Keys that are sound alone and contradict others."""
+
+
+def contradict(config: Config, random: Random) -> None:
+    """Set a key that is sound alone to a value that others may not bear."""
+    keys, values = random.choice(_CONTRADICTING)
+    _set(config, keys, copy.deepcopy(random.choice(values)))
+
+
+DAMAGES: tuple[Damage, ...] = (
     _batch, _batch, _batch, _parallel, _precision, _precision, _misspell, _misspell, _add, _quote, _quote,
     _zero_section, _loss_scale, _other, _wrong_value, _wrong_value, _wrong_value, _removed, _two_spellings,
-    _two_spellings, _misplace,
+    _two_spellings, _misplace, contradict, contradict,
 )  # fmt: skip

@@ -13,16 +13,15 @@ from corpus import corpus_json
 
 from dsconf.config.context import Consumer, Context
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.lint.engine import lint_config, lint_file
+from dsconf.lint.engine import lint_file
 from dsconf.lint.finding import Result
-from dsconf.lint.index import load_rules
 
 from .judge import BATCH_KEYS, OTHERS, Constraint, Fault, engine_finds, faults, read
+from .linting import RULES, lint, without_autos
 from .mutants import BASES, WORLD_SIZES, mutants
 
 pytestmark = pytest.mark.oracle
 
-RULES = load_rules()
 CONSTRAINTS: dict[str, Constraint] = {
     "batch-product-mismatch": "batch-product",
     "batch-indivisible": "batch-indivisible",
@@ -43,10 +42,6 @@ CONSTRAINTS: dict[str, Constraint] = {
     "duplicate-key": "duplicate-key",
 }
 """The rules whose errors DeepSpeedConfig decides, and what the judge calls the reason."""
-
-
-def lint(text: str, consumer: Consumer | None = None, world_size: int | None = None) -> Result:
-    return lint_config(config_of(text, consumer, world_size), RULES)
 
 
 def reasons(result: Result) -> set[tuple[Constraint, str]]:
@@ -109,22 +104,6 @@ def test_mutants() -> None:
     assert all(counts[constraint] >= 20 for constraint in (*CONSTRAINTS.values(), "accepted", "other")), (
         counts
     )
-
-
-def without_autos(text: str) -> str:
-    """The text with a plausible value for each "auto" that DeepSpeed itself would fail on."""
-    config = config_of(text)
-    given = {name for name in BATCH_KEYS if isinstance(config.raw(name), int)}
-    values: dict[str, object] = dict.fromkeys(BATCH_KEYS)
-    if not given & set(BATCH_KEYS[:2]):
-        values["train_micro_batch_size_per_gpu"] = 2
-    for item in reversed(config.written):
-        if item.entry.node.scalar == "auto" and item.section.get("reader") != "pydantic":
-            kinds = (item.spec or {}).get("type", ())
-            plausible = 1 if "float" in kinds or "int" in kinds else None
-            span = item.entry.node.span
-            text = text[: span.start] + json.dumps(values.get(item.path, plausible)) + text[span.end :]
-    return text
 
 
 def test_autos_are_replaced() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,13 @@ from dsconf.lint.engine import lint_config
 from dsconf.lint.index import load_rules
 
 from .grid import COMPUTED, SHOWN_BY, VALUES, Config, Observed, difference, nodes, values_of
+from .linting import bases
 from .mutants import mutants
 from .versions import look
 
 pytestmark = pytest.mark.oracle
 
+RULES = load_rules()
 FOLDER = os.environ.get("DSCONF_DEEPSPEEDS")
 VERSIONS = ("0.14.5", "0.16.9", "0.18.9")
 INSTALLED = [version for version in VERSIONS if FOLDER and (Path(FOLDER) / version / "deepspeed").is_dir()]
@@ -60,17 +61,36 @@ EXCEPTIONS: dict[tuple[str, str], tuple[list[Any], str]] = {
 }
 
 
-def files() -> Iterator[tuple[str, Config, int]]:
-    """Files that are strict JSON and write no key twice: the examples of the rules, then mutants; with their ranks."""
+CHANGES = 2000
+Asked = tuple[str, Config, int]
+
+
+@cache
+def files() -> list[Asked]:
+    """Strict JSON that writes no key twice: the examples of the rules, the bases, and changes to these; with the ranks.
+
+    The name of a base is its number, that of a change begins with the one of its base.
+    """
+    all_bases = bases()
     texts = [(example.id, example.text, 8 if "--world-size" in example.args else 1) for example in EXAMPLES]
-    texts += [("mutant", mutant.text, mutant.world_size) for mutant in mutants(600, seed=2)]
+    texts += [
+        (f"{place}", json.dumps(base), size)
+        for place, (base, sizes) in enumerate(all_bases)
+        for size in sizes
+    ]
+    texts += [
+        (f"{mutant.base} changed", mutant.text, mutant.world_size)
+        for mutant in mutants(CHANGES, seed=2, bases=all_bases)
+    ]
+    found = []
     for name, text, world_size in texts:
         try:
             config = json.loads(text, object_pairs_hook=without_duplicates)
         except ValueError:
             continue
         if isinstance(config, dict):
-            yield name, config, world_size
+            found.append((name, config, world_size))
+    return found
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> Config:
@@ -79,12 +99,9 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> Config:
     return dict(pairs)
 
 
-FILES = list(files())
-
-
 @cache
 def said(version: str) -> dict[str, Any]:
-    return look(Path(FOLDER or "") / version, [(config, world_size) for _, config, world_size in FILES])
+    return look(Path(FOLDER or "") / version, [(config, world_size) for _, config, world_size in files()])
 
 
 @cache
@@ -164,21 +181,47 @@ def test_the_optimizers(version: str) -> None:
     assert sorted(optimizers_of(newest, version)) == said(version)["optimizers"]
 
 
+def parse_errors(config: Config, world_size: int, version: str) -> list[str]:
+    """The rules by which lint says that a version refuses a config when it reads it."""
+    document = scan("ds.json", json.dumps(config))
+    context = Context("deepspeed", world_size, version)
+    findings = lint_config(Effective(document, load_keys(version), context), RULES).findings
+    return [each.rule for each in findings if each.severity == "error" and each.fails == "parse"]
+
+
 @needs_version
-def test_lint_has_no_false_alarm(version: str) -> None:
+def test_lint_on_the_examples(version: str) -> None:
     """What lint says to fail when the file is read is refused; silent it is on no good example that is refused."""
-    rules = load_rules()
     wrong, refused = [], 0
-    for (name, config, world_size), exception in zip(FILES, said(version)["refusals"], strict=True):
-        document = scan("ds.json", json.dumps(config))
-        context = Context("deepspeed", world_size, version)
-        findings = lint_config(Effective(document, load_keys(version), context), rules).findings
-        ours = [each.rule for each in findings if each.severity == "error" and each.fails == "parse"]
+    for (name, config, world_size), exception in zip(files(), said(version)["refusals"], strict=True):
+        if name[0].isdigit():
+            continue
+        ours = parse_errors(config, world_size, version)
         refused += exception is not None and bool(ours)
         if bool(ours) > (exception is not None) or ("-Good-" in name and exception is not None and not ours):
             wrong.append((name, config, world_size, ours, exception))
     assert wrong == []
-    assert refused > 100
+    assert refused > 20
+
+
+@needs_version
+def test_lint_on_changes(version: str) -> None:
+    """Of what the version accepted before it was changed, lint says to fail what the version refuses, no other."""
+    accepted: set[tuple[str, int]] = set()
+    wrong = []
+    counts = [0, 0]
+    for (name, config, world_size), exception in zip(files(), said(version)["refusals"], strict=True):
+        if name.isdigit() and exception is None:
+            accepted.add((name, world_size))
+        place, _, changed = name.partition(" ")
+        if not changed or (place, world_size) not in accepted:
+            continue
+        ours = parse_errors(config, world_size, version)
+        counts[exception is not None] += 1
+        if bool(ours) != (exception is not None):
+            wrong.append((json.dumps(config), world_size, ours, exception))
+    assert wrong == [], f"{len(wrong)} of {sum(counts)}"
+    assert min(counts) > CHANGES / 10
 
 
 def test_the_installed_one_is_the_newest_of_the_history() -> None:

@@ -99,6 +99,14 @@ def test_suppressed_ones_are_not_listed() -> None:
     assert json.loads(Path(FILE).read_text()) == {"version": 1, "findings": []}
 
 
+def test_configs_inside_other_files_have_their_own_values() -> None:
+    configs = [f"c{number} = {TYPO.replace('0.5', str(number))}\n" for number in (1, 2)]
+    write({"a.py": "".join(configs)})
+    dsconf("lint", "a.py", "--write-baseline", FILE)
+    assert [entry["value"] for entry in json.loads(Path(FILE).read_text())["findings"]] == [1, 2]
+    assert lint("a.py", "--baseline", FILE) == ["0"]
+
+
 @pytest.mark.parametrize("key", ["x.y", "\u00e9\U0001f600", "\\ud800", ""])
 def test_odd_keys(key: str) -> None:
     write({"a.json": TYPO.replace("gradient_cliping", key)})

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 from configs import config_of, scope_of
 
+from dsconf.config.context import Context
+from dsconf.config.effective import Config
+from dsconf.document.json_scanner import scan
 from dsconf.document.node import UNKNOWN
+from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.compile import RuleError, compile_expression, compile_rule, compile_template
 from dsconf.lint.evaluate import Scope, show
 
@@ -368,3 +372,19 @@ def test_places_and_notes_may_have_conditions() -> None:
     assert entry["related"] == [["e.f", [[["path", "g"], [["path", "h"]]]]]]
     assert compile_rule(RULE.format('when = "a"\nat = "b.c"'), "x/DS999-x.md")["at"] == [[None, "b.c"]]
     assert compile_rule(RULE.format('when = "a"'), "x/DS999-x.md")["at"] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted"),
+    [
+        (None, True),
+        ("0.19.3", True),
+        ("0.19.7", True),
+        ("0.19.2", False),
+        ("0.16.9", False),
+        ("0.19.10", True),
+    ],
+)
+def test_since(version: str | None, wanted: bool) -> None:
+    config = Config(scan("x", "{}"), load_keys(), Context(deepspeed_version=version))
+    assert scope_of(config).value(compile_expression('since("0.19.3")')) is wanted

@@ -107,7 +107,7 @@ def test_a_broken_file_does_not_hide_the_others() -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ([], "Missing argument 'PATHS...'"),
+        ([], "no DeepSpeed config in ."),
         (["x.json", "--nonsense"], "No such option"),
         (["x.json", "--output-format", "xml"], "'xml' is not one of"),
         (["x.json", "--consumer", "keras"], "'keras' is not one of"),
@@ -142,7 +142,7 @@ def test_help(option: str) -> None:
 def test_every_command_is_listed_and_exists() -> None:
     assert isinstance(main, click.Group)
     context = click.Context(main)
-    assert main.list_commands(context) == ["lint", "resolve", "schema", "translate"]
+    assert main.list_commands(context) == ["explain", "lint", "resolve", "rules", "schema", "translate"]
     for name in main.list_commands(context):
         command = main.get_command(context, name)
         assert command is not None
@@ -202,7 +202,7 @@ def test_a_consumer_says_that_it_is_a_config() -> None:
     assert set(rules_of(report)) == {"unknown-top-level-key", "batch-missing"}
 
 
-@pytest.mark.parametrize("name", ["a.yaml", "a.YML", "a.py", "a.toml", "a.md", "a.sh", ".yaml"])
+@pytest.mark.parametrize("name", ["a.yaml", "a.YML", "a.toml", ".yaml"])
 @pytest.mark.parametrize("text", ["a: 1\n", "", CLEAN])
 def test_other_formats_are_skipped(name: str, text: str) -> None:
     code, report = lint_json(write(text, name))
@@ -215,8 +215,6 @@ def test_other_formats_are_skipped(name: str, text: str) -> None:
 def test_a_missing_file_of_another_format_is_missing() -> None:
     code, report = lint_json("missing.yaml")
     assert (code, rules_of(report), report["skipped"]) == (2, ["unreadable-file"], [])
-    Path("folder.py").mkdir()
-    assert lint_json("folder.py")[0] == 2
 
 
 @pytest.mark.parametrize("name", ["ds", "ds.txt", "ds.jsonc", "ds.json.bak", "yaml", "py", "a.yaml.json"])
@@ -225,11 +223,11 @@ def test_any_other_name_may_be_json(name: str) -> None:
 
 
 def test_unreadable_paths() -> None:
-    Path("folder.json").mkdir()
-    code, report = lint_json("folder.json", "missing.json")
+    os.mkfifo("pipe.json")
+    code, report = lint_json("pipe.json", "missing.json")
     assert code == 2
     assert [(finding["file"], finding["rule"], finding["line"]) for finding in report["findings"]] == [
-        ("folder.json", "unreadable-file", 1),
+        ("pipe.json", "unreadable-file", 1),
         ("missing.json", "unreadable-file", 1),
     ]
     assert report["files"] == 2
@@ -420,7 +418,8 @@ def test_odd_names_of_files(name: bytes, output: str) -> None:
     if output == "json":
         assert json.loads(result.stdout)["findings"][0]["file"] == os.fsdecode(name)
     else:
-        assert "a\\udcff.json" in result.stdout or "a\\nb.json" in result.stdout
+        shown = ("a\\udcff.json", "a\\nb.json", "a%FF.json", "a%0Ab.json")
+        assert any(text in result.stdout for text in shown)
 
 
 def test_a_terminal_that_is_not_utf8() -> None:

@@ -141,6 +141,35 @@ def test_a_suppression_may_name_this_rule() -> None:
     assert lint("a.json") == ["0"]
 
 
+def test_comments_of_python_count_too() -> None:
+    text = """\
+# dsconf: ignore-file[DS501] shown on purpose
+import deepspeed
+
+ds_config = {
+    "train_micro_batch_size_per_gpu": 4,
+    "x_y": "# dsconf: ignore[DS104]",
+    "z_y": 1,  # dsconf: ignore[DS104] ours
+    # dsconf: ignore[unknown-top-level-key, DS301]
+    "v_y": 1,
+    "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}},
+}
+other = {"zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 4, "\u00e9_y": 1}  # dsconf: ignore[DS104]
+"""
+    write({"train.py": text})
+    assert lint("train.py") == ["train.py:6 DS104", "train.py:8 DS131", "1"]
+    findings = lint_json("train.py")[1]["findings"]
+    (edit,) = findings[1]["fix"]["edits"]
+    assert text[edit["start"] : edit["end"]] == "unknown-top-level-key, DS301"
+    assert edit["text"] == "unknown-top-level-key"
+
+
+def test_comments_in_a_fence_count_for_it() -> None:
+    fence = '```json\n{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {},\n"x_y": 1 // IGNORE\n}\n```\n'
+    write({"a.md": fence.replace("IGNORE", "dsconf: ignore[DS104]") + fence + "// dsconf: ignore[DS104]\n"})
+    assert lint("a.md") == ["a.md:8 DS104", "1"]
+
+
 # --- the fix -----------------------------------------------------------------------------------------------------
 
 

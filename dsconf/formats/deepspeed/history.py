@@ -33,7 +33,7 @@ def load_history() -> dict[str, Any]:
 
 
 def known_version(text: str) -> str:
-    """The version of the history that stands for one: itself, or the next older one that was read, with a "+".
+    """A version as X.Y.Z.
 
     X.Y stands for the last release of its series, and whatever is newer than all for the newest. Raises ValueError.
     """
@@ -46,27 +46,20 @@ def known_version(text: str) -> str:
     if not fitting:
         raise ValueError(f"DeepSpeed {text} is too old: dsconf knows {versions[0]} and later")
     older = fitting[-1]
-    is_read = _numbers(older) == wanted or match[3] is None or older == versions[-1]
-    return older if is_read else f"{older}+"
+    return (
+        older
+        if match[3] is None or older == versions[-1]
+        else ".".join(str(int(part)) for part in match.groups())
+    )
 
 
 def _span(versions: list[str], version: str) -> tuple[int, int]:
-    """The places of the versions that one stands for: of "0.17.0+" also the next one that was read.
+    """The places of the read versions that one stands for: itself, or those below and above it.
 
     What came between two read versions may be there already, so that it is no error to use it.
     """
-    at = versions.index(version.removesuffix("+"))
-    return at, at + version.endswith("+")
-
-
-def reached(release: str, version: str) -> bool | None:
-    """Whether one of the history's versions is `release` or newer; None where one with a "+" may be either."""
-    versions: list[str] = load_history()["versions"]
-    at, upto = _span(versions, version)
-    wanted = _numbers(release)
-    if _numbers(versions[at]) >= wanted:
-        return True
-    return None if upto > at and _numbers(versions[upto]) > wanted else False
+    at = max(place for place, name in enumerate(versions) if _numbers(name) <= _numbers(version))
+    return at, at if _numbers(versions[at]) == _numbers(version) else at + 1
 
 
 def _numbers(version: str) -> tuple[int, ...]:

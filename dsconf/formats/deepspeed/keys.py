@@ -25,15 +25,3 @@ def load_keys(version: str | None = None) -> dict[str, Any]:
     with open(KEYS_FILE, encoding="utf-8") as handle:  # noqa: PTH123
         table: dict[str, Any] = json.load(handle)
     return table
-
-
-def since(release: str, version: str | None) -> bool | None:
-    """Whether the target `version` (None: the newest) is `release` or newer.
-
-    None where that is open: a target that was not read stands between the one below and the one above it.
-    """
-    if version is None:
-        return True
-    from dsconf.formats.deepspeed.history import reached  # only an older target needs it
-
-    return reached(release, version)

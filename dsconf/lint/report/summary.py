@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dsconf.config.context import OPTIONS
 from dsconf.lint.finding import Result, printable
 
+_NAMED = 3
+"""So many files skipped for one reason are named."""
+
 
 def counted(number: int, noun: str) -> str:
     """`3 errors`, `1 error`."""
@@ -23,11 +26,7 @@ def summary(results: Sequence[Result]) -> list[str]:
     ]
     read = [result for result in results if result.skipped is None]
     files = counted(len(read), "file")
-    lines = [
-        f"{printable(result.file)}: skipped, {result.skipped}"
-        for result in results
-        if result.skipped is not None
-    ]
+    lines = _skipped(results)
     if findings:
         lines.append(f"Found {counted(len(findings), 'problem')} ({', '.join(levels)}) in {files}.")
     elif read:
@@ -45,4 +44,19 @@ def summary(results: Sequence[Result]) -> list[str]:
     if missing:
         parts = [f"{', '.join(rules)} ({option})" for option, rules in sorted(missing.items())]
         lines.append(f"Not checked without more context: {'; '.join(parts)}.")
+    return lines
+
+
+def _skipped(results: Sequence[Result]) -> list[str]:
+    """A line for each skipped file; for many of them, as a hook names them, a line for each reason."""
+    files: dict[str, list[str]] = {}
+    for result in results:
+        if result.skipped is not None:
+            files.setdefault(result.skipped, []).append(result.file)
+    lines = []
+    for reason, names in files.items():
+        if len(names) > _NAMED:
+            lines.append(f"{len(names)} files skipped, {reason}")
+        else:
+            lines += [f"{printable(name)}: skipped, {reason}" for name in names]
     return lines

@@ -1,0 +1,43 @@
+"""Errors that lint says to stop deepspeed.initialize: the real one is run over a sample of them, and stops."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from .judge import Config
+from .linting import lint
+from .mutants import BASES, contradict, mutants
+from .test_rules_against_engine import initialize
+
+pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("process_group")]
+
+SAMPLE = 300
+MOST_OF_A_RULE = 40
+TRIED = 12_000
+
+
+def accepted_bases() -> list[tuple[Config, list[int]]]:
+    """Those of our configs that deepspeed.initialize takes on one CPU."""
+    return [(base, [1]) for base in BASES if not isinstance(initialize(base), Exception)]
+
+
+def test_they_stop_initialize() -> None:
+    bases = accepted_bases()
+    assert len(bases) >= len(BASES) / 2
+    counts: Counter[str] = Counter()
+    wrong = []
+    for mutant in mutants(TRIED, seed=6, bases=bases, damages=[contradict]):
+        errors = [each for each in lint(mutant.text, "deepspeed", 1).findings if each.severity == "error"]
+        said = [each.rule for each in errors if each.fails == "init"]
+        if not said or any(each.fails == "parse" for each in errors) or counts.total() >= SAMPLE:
+            continue
+        if all(counts[rule] >= MOST_OF_A_RULE for rule in said):
+            continue
+        counts.update(said)
+        if not isinstance(initialize(json.loads(mutant.text)), Exception):
+            wrong.append((mutant.text, said))
+    assert wrong == []
+    assert counts.total() >= SAMPLE, counts

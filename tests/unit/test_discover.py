@@ -1,0 +1,208 @@
+"""Which files of a folder `dsconf lint` takes, and what stands for standard input."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from configs import ALL_AUTO
+from corpus import corpus_json, needs_corpus
+
+from dsconf.cli import main
+from dsconf.document.json_scanner import scan
+from dsconf.document.source import Unusable
+from dsconf.formats.deepspeed.keys import load_keys
+from dsconf.lint.discover import LARGEST, discover, looks_like_deepspeed
+from dsconf.lint.recognise import not_deepspeed
+
+CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
+TRAINING_ARGS = '{"fp16": true, "bf16": false, "gradient_accumulation_steps": 4, "optim": "adamw_torch"}'
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(name: str, text: str = CONFIG) -> str:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return name
+
+
+def dsconf(*args: str, stdin: str | bytes | None = None) -> Result:
+    result = CliRunner().invoke(main, ["lint", *args], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def files(*paths: str, exclude: tuple[str, ...] = ()) -> list[str]:
+    return discover(paths, lambda _: (str(Path.cwd()), exclude)).files
+
+
+# --- folders -----------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_searched_by_content() -> None:
+    write("b/zero.json")
+    write("a.hjson")
+    write("c.jsonc")
+    for name, text in (
+        ("package.json", '{"name": "x", "scripts": {}}'),
+        ("args.json", TRAINING_ARGS),
+        ("list.json", "[1]"),
+        ("empty.json", ""),
+        ("binary.json", "\0"),
+        ("ds.txt", CONFIG),
+    ):
+        write(name, text)
+    assert files(".") == ["a.hjson", "c.jsonc", "b/zero.json"]
+    assert files("b") == ["b/zero.json"]
+    assert files(os.path.abspath("b")) == [os.path.abspath("b/zero.json")]  # noqa: PTH100
+
+
+def test_a_broken_config_is_found_and_said() -> None:
+    write("broken.json", '{"zero_optimization": {"stage": 2}')
+    write("foreign.json", '{"optimizer": {')
+    assert files(".") == ["broken.json"]
+    assert dsconf().exit_code == 2
+
+
+def test_named_files_come_as_they_are() -> None:
+    write("x/a.json")
+    write("other.json", "{}")
+    assert files("other.json", "x", "x/a.json", "missing.json") == ["other.json", "x/a.json", "missing.json"]
+
+
+@pytest.mark.parametrize("folder", [".venv", ".git", "node_modules", "a/__pycache__", "site-packages/x"])
+def test_folders_of_others_are_passed_over(folder: str) -> None:
+    write(f"{folder}/ds.json")
+    write("ds.json")
+    assert files(".") == ["ds.json"]
+    inside = discover([folder])
+    assert inside.files == [f"{folder}/ds.json"], "a folder that is named is searched"
+
+
+def test_data_is_passed_over() -> None:
+    write("data.json", CONFIG + " " * LARGEST)
+    assert discover(["."]) == ([], ["."])
+
+
+def test_links_to_folders_are_not_followed() -> None:
+    write("real/ds.json")
+    Path("real/loop").symlink_to(Path.cwd(), target_is_directory=True)
+    Path("link.json").symlink_to("real/ds.json")
+    assert files(".") == ["link.json", "real/ds.json"]
+
+
+def test_gitignore_in_a_repository() -> None:
+    Path(".git").mkdir()
+    write(".gitignore", "out/\n*.local.json\n/top.json\n")
+    write("sub/.gitignore", "!keep.local.json\ndrop.json\n")
+    for name in (
+        "out/ds.json", "sub/out/ds.json", "a.local.json", "top.json", "sub/top.json", "sub/keep.local.json",
+        "sub/drop.json", "drop.json",
+    ):  # fmt: skip
+        write(name)
+    wanted = ["drop.json", "sub/keep.local.json", "sub/top.json"]
+    assert files(".") == wanted
+    assert files("sub") == wanted[1:], "what stands above the folder counts too"
+    assert files("out/ds.json") == ["out/ds.json"]
+
+
+def test_gitignore_above_counts_in_a_repository_only() -> None:
+    write(".gitignore", "ds.json\n")
+    write("sub/ds.json")
+    assert files("sub") == ["sub/ds.json"]
+
+
+def test_exclude() -> None:
+    write("old/ds.json")
+    write("new/ds.json")
+    write("new/deep/x.json")
+    assert files(".", exclude=("old", "new/deep/*.json")) == ["new/ds.json"]
+    assert files("old", exclude=("old/",)) == ["old/ds.json"] or files("old", exclude=("old/",)) == []
+
+
+def test_no_config_is_said() -> None:
+    write("other.json", "{}")
+    result = dsconf(".")
+    assert result.exit_code == 2
+    assert "no DeepSpeed config in ." in result.stderr
+    assert dsconf().stderr == result.stderr, "no path stands for the present folder"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_closed_folder_is_said() -> None:
+    Path("closed").mkdir(mode=0)
+    with pytest.raises(Unusable, match="cannot be read"):
+        discover(["closed"])
+
+
+def test_show_files() -> None:
+    write("b.json", '{"train_batch_size": "x", "zero_optimization": 1}')
+    write("a/ds.json")
+    result = dsconf(".", "--show-files")
+    assert (result.exit_code, result.stdout) == (0, "b.json\na/ds.json\n")
+
+
+# --- recognition -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ({"zero_optimization": {}}, True),
+        ({"fp16": {"enabled": True}, "optimizer": {"type": "Adam"}}, True),
+        ({"train_batch_size": 8, "gradient_accumulation_steps": 1}, True),
+        ({"fp16": True, "bf16": False, "gradient_accumulation_steps": 4}, False),
+        ({"optimizer": "adamw", "scheduler": "cosine"}, False),
+        ({"train_batch_size": 8}, False),
+        ({"x": {"zero_optimization": {}}}, False),
+        (ALL_AUTO, True),
+    ],
+)
+def test_looks_like_deepspeed(value: object, wanted: bool) -> None:
+    assert looks_like_deepspeed(json.dumps(value), load_keys()) is wanted
+
+
+@needs_corpus
+def test_public_configs_are_found() -> None:
+    """Those that a named file is taken for are found in a folder too, but for the ones with few keys."""
+    taken = missed = 0
+    for path in corpus_json():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        try:
+            if not_deepspeed(scan("", text), load_keys()) is not None:
+                continue
+        except Unusable:
+            continue
+        taken += 1
+        missed += not looks_like_deepspeed(text, load_keys())
+    assert taken > 100
+    assert missed <= 0.03 * taken
+
+
+# --- standard input ----------------------------------------------------------------------------------------------
+
+
+def test_stdin() -> None:
+    result = dsconf("-", "--output-format", "concise", stdin='{"train_micro_batch_size_per_gpu": "4"}')
+    assert result.exit_code == 1
+    assert result.stdout.startswith("<stdin>:1:2: DS106 error: ")
+    named = dsconf("-", "--stdin-filename", "x/ds.json", "--output-format", "json", stdin=CONFIG[:-1])
+    assert named.exit_code == 2
+    assert json.loads(named.stdout)["findings"][0]["file"] == "x/ds.json"
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xfe{}", b"\x00", b"\xff"])
+def test_bad_stdin(data: bytes) -> None:
+    result = dsconf("-", stdin=io.BytesIO(data).read())
+    assert result.exit_code == 2
+    assert "DS100" in result.stdout

@@ -83,7 +83,6 @@ BOTH = ("trainer", "accelerate")
         (f"{Z}.round_robin_gradients", (), Value(False, "dropped")),
         (f"{Z}.offload_param", (), Value(None, "dropped")),
         ("steps_per_print", BOTH, Value(UNKNOWN, "invalid")),
-        ("prescale_gradients", (), Value(UNKNOWN, "invalid")),
     ],
 )
 def test_auto(path: str, fillers: tuple[str, ...], otherwise: Value, consumer: Consumer | None) -> None:
@@ -93,6 +92,14 @@ def test_auto(path: str, fillers: tuple[str, ...], otherwise: Value, consumer: C
         keys = {name: keys}
     filled = bool(fillers) and (consumer is None or consumer in fillers)
     assert effective(path, keys, consumer) == (Value(UNKNOWN, "filled") if filled else otherwise)
+
+
+def test_auto_that_counts_as_true() -> None:
+    """DeepSpeed asks only whether the value is true. Who reads the file before it may change that."""
+    keys = {"prescale_gradients": "auto"}
+    assert effective("prescale_gradients", keys, "deepspeed") == Value("auto", "written")
+    for consumer in (None, "trainer", "accelerate"):
+        assert effective("prescale_gradients", keys, consumer) == Value(UNKNOWN, "invalid")
 
 
 def test_auto_that_is_a_value_of_the_key() -> None:

@@ -168,7 +168,11 @@ class Project:
         for name, value in options.items():
             key = name.replace("_", "-")
             # A GPU that is given has its own memory.
-            if value is not None or key not in settings.values or (name == "gpu_memory" and options["gpu"]):
+            if (
+                value is not None
+                or key not in settings.values
+                or (name == "gpu_memory" and self._given["gpu"])
+            ):
                 continue
             try:
                 options[name] = parameters[name].process_value(context, settings.values[key])

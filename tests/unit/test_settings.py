@@ -11,12 +11,13 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from examples import ROOT
+from examples import ROOT, lint_json
 from running import dsconf, lint, write
 
 from dsconf.cli import main
 from dsconf.cli.lint import command
 from dsconf.cli.options import CONTEXT_NAMES
+from dsconf.config.gpus import gpu_named
 from dsconf.settings.find import Finder
 from dsconf.settings.load import line_of
 from dsconf.settings.table import SETTINGS
@@ -95,6 +96,47 @@ def test_files_are_named_from_the_settings() -> None:
     assert lint("sub/a.json", "--world-size", "8")[-1] == "1"
     write({"sub/model.json": "nothing"})
     assert "sub/dsconf.toml:1: model: " in dsconf("lint", "sub/a.json").stderr
+
+
+def test_paths_of_a_named_file_begin_in_the_current_folder() -> None:
+    write(
+        {
+            "ci/dsconf.toml": 'baseline = "known.json"\n[per-file-ignores]\n"a.json" = ["DS104"]\n',
+            "known.json": '{"version": 1, "findings": []}',
+            "a.json": TYPO,
+            "sub/b.json": TYPO,
+        }
+    )
+    assert lint("a.json", "sub/b.json", "--config", "ci/dsconf.toml") == ["sub/b.json:1 DS104", "1"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "args", "gpu"),
+    [
+        ('gpu = "V100"', [], ("V100", None)),
+        ('gpu = "V100"\ngpu-memory = 12', [], ("V100", 12.0)),
+        ('gpu = "V100"', ["--gpu-memory", "12"], ("V100", 12.0)),
+        ("gpu-memory = 12", ["--gpu", "V100"], ("V100", None)),
+        ("gpu-memory = 12", ["--gpu-memory", "24"], ("GPU of 24 GiB", 24.0)),
+    ],
+)
+def test_a_gpu_of_the_command_line_has_its_own_memory(
+    settings: str, args: list[str], gpu: tuple[str, float | None]
+) -> None:
+    page = """
+```toml
+code = "ACME100"
+name = "gpu"
+severity = "warning"
+formats = ["deepspeed"]
+when = "context.gpu.memory > 0"
+message = "{context.gpu.name}, {context.gpu.memory}"
+```
+"""
+    write({"dsconf.toml": f'{settings}\nrules = ["rules"]', "rules/ACME100-gpu.md": page, "a.json": BATCH})
+    (finding,) = lint_json("a.json", "--select", "ACME", *args)[1]["findings"]
+    name, memory = gpu
+    assert finding["message"] == f"{name}, {memory or gpu_named(name).memory}"
 
 
 # --- faults ------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ _PLAIN = ("consumer", "world_size", "deepspeed_version", "gpus_per_node", "resum
 
 
 def context_options(command: _Command) -> _Command:
-    """Add every context option to a command, and those for settings; `Project` takes what it got."""
+    """Add every context option to a command, and those for settings; `Circumstances` takes what it got."""
     for option in reversed((*_OPTIONS, *_SETTINGS)):
         command = option(command)
     return command

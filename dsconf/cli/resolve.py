@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from dsconf.cli.circumstances import Circumstances
 from dsconf.cli.options import context_options
-from dsconf.cli.project import Project
 
 
 @click.command("resolve", short_help="Show effective values.")
@@ -34,7 +34,7 @@ def command(source: str, show_all: bool, output_format: str, **options: Any) -> 
     from dsconf.lint.index import load_rules
     from dsconf.lint.report import reporter
 
-    context = Project(options).context(source)
+    context = Circumstances(options).context(source)
     try:
         document = scan(source, read_text(source))
         refuse_relaxations(document, context)

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from dsconf.cli.circumstances import Circumstances
 from dsconf.cli.options import context_options
-from dsconf.cli.project import Project
 from dsconf.config.context import Context
 from dsconf.translate import TARGETS
 
@@ -51,7 +51,7 @@ def command(
     for name in blocks:
         if not name.isidentifier():
             raise click.BadParameter(f"{name!r} is no class name", param_hint="--blocks")
-    context = Project(options).context(source)
+    context = Circumstances(options).context(source)
     overrides = dict(_setting(text, context) for text in settings)
     try:
         done = translate(source, target, context, overrides, blocks)

@@ -57,7 +57,7 @@ class Settings:
 
 def load(path: str, data: bytes, root: str) -> Settings | None:
     """The settings of a file with this content; None for a pyproject.toml without any. Raises SettingsError."""
-    file = _shown(path)
+    file = shown(path)
     try:
         text = decode(data).removeprefix("\ufeff") if data.strip() else ""
     except Unusable as problem:
@@ -173,7 +173,7 @@ def line_of(text: str, path: tuple[str, ...], element: str | None = None) -> int
     return line
 
 
-def _shown(path: str) -> str:
+def shown(path: str) -> str:
     """The path from the current folder where it lies below."""
     here = os.path.relpath(path)
     return path if here.startswith("..") else here

@@ -17,7 +17,7 @@ LONGEST_CHAIN = 7
 # Imports that the source makes by a computed name.
 COMPUTED = {
     "dsconf.cli": {f"dsconf.cli.{path.stem}" for path in (PACKAGE / "cli").glob("[a-z]*.py")}
-    - {"dsconf.cli.options", "dsconf.cli.project", "dsconf.cli.per_file"},
+    - {"dsconf.cli.options", "dsconf.cli.circumstances", "dsconf.cli.project", "dsconf.cli.per_file"},
     "dsconf.lint.report": {
         f"dsconf.lint.report.{path.stem}" for path in (PACKAGE / "lint" / "report").glob("[a-z]*.py")
     }

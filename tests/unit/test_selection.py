@@ -72,10 +72,11 @@ def test_the_command_line_is_the_later_layer(settings: str, args: list[str], fou
         ("unknown-top-levle-key", ': did you mean "unknown-top-level-key"?'),
         ("zzz", ""),
         ("DS-104", ""),
+        ("", ""),
     ],
 )
 def test_unknown_ones(option: str, selector: str, hint: str) -> None:
-    result = dsconf("lint", "a.json", option, f"DS104,{selector}")
+    result = dsconf("lint", "a.json", option, "DS104,", option, selector)
     assert (result.exit_code, result.stdout) == (2, "")
     assert f'Invalid value for {option}: no rule is called "{selector}"{hint}\n' in result.stderr
 

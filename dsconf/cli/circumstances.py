@@ -1,0 +1,97 @@
+"""What holds for each file: the command line, and below it the settings file that is nearest to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import click
+
+from dsconf.cli.options import CONTEXT_NAMES, take_context
+from dsconf.config.context import Context
+from dsconf.settings.find import Finder, read
+
+if TYPE_CHECKING:
+    from dsconf.settings.load import Settings
+
+_Arguments = ParamSpec("_Arguments")
+_Value = TypeVar("_Value")
+
+
+class Failed(click.ClickException):
+    """A file that an option or a settings file names is unusable."""
+
+    exit_code = 2
+
+
+def or_failed(
+    function: Callable[_Arguments, _Value], *arguments: _Arguments.args, **options: _Arguments.kwargs
+) -> _Value:
+    """The value of a function whose ValueError has a message for people, which becomes Failed."""
+    try:
+        return function(*arguments, **options)
+    except ValueError as error:
+        raise Failed(str(error)) from None
+
+
+class Circumstances:
+    """Settings and context of each file. It takes its options out of those of the command.
+
+    Raises BadParameter and Failed.
+    """
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        config, self._isolated = options.pop("config"), options.pop("isolated")
+        if config is not None and self._isolated:
+            raise click.UsageError("--isolated ignores settings files, and --config names one")
+        self.given = {name: options.pop(name) for name in CONTEXT_NAMES}
+        """The options of the context, None where they are not given."""
+        self._finder = Finder()
+        self._named = or_failed(read, config) if config is not None else None
+        self._contexts: dict[str, Context] = {}
+
+    def settings(self, path: str) -> Settings | None:
+        """The settings for a file, or for what lies in the same folder."""
+        if self._isolated or self._named is not None:
+            return self._named
+        found: Settings | None = or_failed(self._finder.find, path)
+        return found
+
+    def context(self, path: str) -> Context:
+        """The context for a file: what the command line leaves open is as its settings say."""
+        settings = self.settings(path)
+        key = settings.file if settings else ""
+        if key not in self._contexts:
+            self._contexts[key] = self._make_context(settings)
+        return self._contexts[key]
+
+    def _make_context(self, settings: Settings | None) -> Context:
+        try:
+            return take_context(self._filled(settings))
+        except click.BadParameter as error:
+            option = str(error.param_hint).removeprefix("--")
+            if settings is None or self.given.get(option.replace("-", "_")) is not None:
+                raise
+            raise Failed(str(settings.error(f"{option}: {error.message}", option))) from None
+
+    def _filled(self, settings: Settings | None) -> dict[str, Any]:
+        """The options of the context, as the settings say where they are not given."""
+        options = dict(self.given)
+        if settings is None:
+            return options
+        context = click.get_current_context()
+        parameters = {parameter.name: parameter for parameter in context.command.params}
+        for name, value in options.items():
+            key = name.replace("_", "-")
+            # A GPU that is given has its own memory.
+            if (
+                value is not None
+                or key not in settings.values
+                or (name == "gpu_memory" and self.given["gpu"])
+            ):
+                continue
+            try:
+                options[name] = parameters[name].process_value(context, settings.values[key])
+            except click.BadParameter as error:
+                raise click.BadParameter(error.message, param_hint=f"--{key}") from None
+        return options

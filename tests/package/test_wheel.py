@@ -208,6 +208,33 @@ def test_lint_imports_nothing_heavy(built: Built, tmp_path: Path, output: str) -
         assert outside == {"dsconf"}
 
 
+def test_settings_and_rules_of_ones_own_from_the_wheel(built: Built, tmp_path: Path) -> None:
+    """The compiler and the settings are imported only where there is something for them."""
+    page = """```toml
+code = "ACME100"
+name = "no-stage-2"
+severity = "warning"
+formats = ["deepspeed"]
+when = "zero_optimization.stage == 2"
+at = "zero_optimization.stage"
+message = "our cluster runs stage 3"
+```
+"""
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "ACME100-no-stage-2.md").write_text(page)
+    (tmp_path / "ds.json").write_text(
+        '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
+    )
+    needed = {"dsconf.lint.compile", "dsconf.settings.load", "tomllib"}
+    found, modules, _ = imported(built, tmp_path, "lint", "ds.json")
+    assert (found, modules & needed) == (0, set())
+    (tmp_path / "dsconf.toml").write_text('rules = ["rules"]\n')
+    found, modules, _ = imported(built, tmp_path, "lint", "ds.json")
+    assert (found, modules & needed) == (1, needed)
+    assert imported(built, tmp_path, "lint", "ds.json", "--write-baseline", "known.json")[0] == 0
+    assert imported(built, tmp_path, "lint", "ds.json", "--baseline", "known.json")[0] == 0
+
+
 def test_only_an_older_target_reads_the_history(built: Built, tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4, "log_level": "info"}')
     for args, status, needed in (((), 0, False), (("--deepspeed-version", "0.18"), 1, True)):

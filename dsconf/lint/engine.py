@@ -15,7 +15,7 @@ from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.checks import CHECKS
 from dsconf.lint.evaluate import Scope
 from dsconf.lint.event import Event
-from dsconf.lint.finding import Finding, Related, Result, place_of, printable
+from dsconf.lint.finding import Finding, Fix, Related, Result, place_of, printable
 from dsconf.lint.recognise import not_deepspeed, other_format
 from dsconf.lint.schema import events
 
@@ -29,7 +29,16 @@ def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
         if reason is not None:
             check_file(path)
             return Result(path, [], skipped=reason)
-        document = scan(path, read_text(path))
+        text = read_text(path)
+    except Unusable as problem:
+        return unusable_result(path, problem, rules, context)
+    return lint_text(path, text, rules, context)
+
+
+def lint_text(path: str, text: str, rules: list[Rule], context: Context) -> Result:
+    """Lint the text of a JSON file."""
+    try:
+        document = scan(path, text)
         refuse_relaxations(document, context)
     except Unusable as problem:
         return unusable_result(path, problem, rules, context)
@@ -99,9 +108,19 @@ def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> t
     message = printable(scope.text(scope.first(rule["message"])))
     finding = Finding(
         rule["code"], rule["name"], severity, None if fails == "not" else fails, place_of(document, span), key, message,
-        advice, tuple(related), rule["url"],
+        advice, tuple(related), rule["url"], _fix(rule, scope, key, event),
     )  # fmt: skip
     return span, finding
+
+
+def _fix(rule: Rule, scope: Scope, key: str, event: Event | None) -> Fix | None:
+    if not rule["fix"]:
+        return None
+    from dsconf.lint.fixes import fix_of  # only where there is something to fix
+
+    entry = scope.config.entry(key) if event is None else None
+    start = entry.key_span.start if entry else event.span.start if event else None
+    return fix_of(rule["fix"], scope, start)
 
 
 def _primary(places: list[list[Any]], config: Config, scope: Scope) -> tuple[str, Span]:

@@ -68,6 +68,9 @@ class Scope:
         if name == "list":
             elements = [self.value(element) for element in code[1:]]
             return UNKNOWN if any(element is UNKNOWN for element in elements) else elements
+        if name == "object":
+            members = {key: self.value(below) for key, below in code[1:]}
+            return UNKNOWN if any(value is UNKNOWN for value in members.values()) else members
         if name == "since":
             reached = since(code[1][1], self.config.context.deepspeed_version)
             return UNKNOWN if reached is None else reached

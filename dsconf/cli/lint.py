@@ -18,8 +18,13 @@ from dsconf.lint.report import FORMATS, reporter
 @click.command("lint", short_help="Find problems in configs.")
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
 @click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True)
+@click.option("--fix", is_flag=True, help="Mend what can be mended without changing how the model trains.")
+@click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
+@click.option("--unsafe-fixes", is_flag=True, help="Take fixes too that change training.")
 @context_options
-def command(paths: tuple[str, ...], output_format: str, **options: Any) -> None:
+def command(
+    paths: tuple[str, ...], output_format: str, fix: bool, diff: bool, unsafe_fixes: bool, **options: Any
+) -> None:
     """Find what DeepSpeed will refuse, ignore or silently change in PATHS (JSON files).
 
     \b
@@ -27,13 +32,23 @@ def command(paths: tuple[str, ...], output_format: str, **options: Any) -> None:
     dsconf lint ds_config.json --world-size 8 --consumer trainer
     dsconf lint configs/*.json --output-format concise
 
+    dsconf lint ds_config.json --diff
+
     Exit status: 0 nothing at warning or above, 1 findings, 2 a file or an option is unusable.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
+    if unsafe_fixes and not (fix or diff):
+        raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
     context = take_context(options)
     rules = load_rules()
     results = [lint_file(path, rules, context) for path in paths]
+    if fix or diff:
+        from dsconf.cli.fix import fix_files, show_diff  # only where they are asked for
+
+        if diff:
+            raise SystemExit(show_diff(results, rules, context, unsafe=unsafe_fixes))
+        results = fix_files(results, rules, context, unsafe=unsafe_fixes)
     click.echo(reporter(output_format)(results))
     raise SystemExit(exit_status(results))
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 
 from dsconf.document.json_scanner import scan
 from dsconf.document.node import Document, Edit, Entry, Node, Span
@@ -59,6 +60,11 @@ class Change:
         holder, i = self._holders[start]
         return holder, i, holder.entries[i]
 
+    def written_twice(self, start: int) -> bool:
+        """Whether the object of an entry has another one of the same key."""
+        holder, _, entry = self._find(start)
+        return sum(each.key == entry.key for each in holder.entries) > 1
+
     def remove(self, start: int) -> None:
         """Take an entry away, with its comma and its line."""
         self._find(start)
@@ -95,7 +101,7 @@ class Change:
         edits += [self._setting(start, value) for start, value in self._set.items()]
         edits += [edit for holder in self._inserted for edit in self._insertion(holder)]
         edits.sort(key=lambda edit: (edit.start, edit.end))
-        if any(left.end > right.start for left, right in zip(edits, edits[1:], strict=False)):
+        if any(left.end > right.start for left, right in pairwise(edits)):
             raise EditError("the changes overlap")
         text = apply(self._text, edits)
         if text == self._text:
@@ -164,7 +170,9 @@ class Change:
         if not holder.entries:
             indent = line_indent(text, holder.span.start)
             if not style.spread:
-                return [Edit(first, last, style.comma.join(self._member(*each, None, "") for each in members))]
+                return [
+                    Edit(first, last, style.comma.join(self._member(*each, None, "") for each in members))
+                ]
             inner = style.newline + indent + style.unit
             lines = f",{inner}".join(self._member(*each, None, indent + style.unit) for each in members)
             return [Edit(first, last, f"{inner}{lines}{style.newline}{indent}")]
@@ -256,7 +264,10 @@ class Change:
         """The tree of an object after the change."""
         found: list[object] = []
         place = self._taken_place(node)
-        added = [(name, _tree_of(self._style.render(value, "", False))) for name, value in self._inserted.get(node, ())]
+        added = [
+            (name, _tree_of(self._style.render(value, "", False)))
+            for name, value in self._inserted.get(node, ())
+        ]
         for entry in node.entries:
             start = entry.key_span.start
             if start == place:
@@ -305,4 +316,6 @@ def _tree_of(text: str) -> object:
 
 
 def _comments(document: Document) -> Counter[str]:
-    return Counter(document.text[start:end].rstrip() for what, (start, end) in document.relaxations if "comment" in what)
+    return Counter(
+        document.text[start:end].rstrip() for what, (start, end) in document.relaxations if "comment" in what
+    )

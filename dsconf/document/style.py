@@ -63,7 +63,9 @@ class Style:
 
 def _reindented(text: str, old: str, new: str) -> str:
     first, *rest = text.split("\n")
-    return "\n".join([first, *(new + line.removeprefix(old) if line.startswith(old) else line for line in rest)])
+    return "\n".join(
+        [first, *(new + line.removeprefix(old) if line.startswith(old) else line for line in rest)]
+    )
 
 
 def blank(text: str) -> bool:

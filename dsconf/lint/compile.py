@@ -63,7 +63,11 @@ def _expression(node: ast.expr, text: str) -> Code:
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return ["list", *(_expression(element, text) for element in elements)]
         case ast.Dict(keys=names, values=values) if all(_is_text(name) for name in names):
-            pairs = [[ast.literal_eval(name), _expression(value, text)] for name, value in zip(names, values) if name]
+            pairs = [
+                [ast.literal_eval(name), _expression(value, text)]
+                for name, value in zip(names, values, strict=True)
+                if name
+            ]
             return ["object", *pairs]
         case ast.BoolOp(op=op, values=values):
             name = "and" if isinstance(op, ast.And) else "or"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from dsconf.config.context import CONSUMER_NAMES, Context
 from dsconf.config.derive import facts_of
@@ -15,11 +15,13 @@ from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.checks import CHECKS
 from dsconf.lint.evaluate import Scope
 from dsconf.lint.event import Event
-from dsconf.lint.finding import Finding, Fix, Related, Result, place_of, printable
+from dsconf.lint.finding import Finding, Related, Result, place_of, printable
 from dsconf.lint.recognise import not_deepspeed, other_format
 from dsconf.lint.schema import events
 
 Rule = dict[str, Any]
+_CHECKED = 200_000
+"""Characters of one file that are read again to check its fixes."""
 
 
 def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
@@ -61,7 +63,7 @@ def refuse_relaxations(document: Document, context: Context) -> None:
 def lint_config(config: Config, rules: list[Rule]) -> Result:
     """Run every rule over a Config."""
     facts = facts_of(config)
-    found: list[tuple[Span, Finding]] = []
+    found: list[_Found] = []
     undecided: list[tuple[str, str]] = []
     happened: list[Event] = list(events(config))
     for name in {rule["kind"] for rule in rules} & set(CHECKS):
@@ -87,13 +89,37 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
             scope = Scope(config, facts, event.key)
             if rule["when"] is None or scope.value(rule["when"]) is True:
                 found.append(_finding(rule, config, scope, event))
-    found.sort(key=lambda pair: (pair[0], pair[1].code))
-    findings = [finding for _, finding in found]
+    found.sort(key=lambda each: (each.span, each.finding.code))
+    findings = _with_fixes(found, config.document)
     path, text = config.document.path, config.document.text
     return Result(path, findings, missing_context=tuple(undecided), text=text)
 
 
-def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> tuple[Span, Finding]:
+class _Found(NamedTuple):
+    span: Span
+    finding: Finding
+    rule: Rule
+    scope: Scope
+    start: int | None
+    """Where the finding's own entry begins."""
+
+
+def _with_fixes(found: list[_Found], document: Document) -> list[Finding]:
+    """The findings with their fixes; each of these costs to read the text again, so that there are not too many."""
+    left = max(1, _CHECKED // len(document.text))
+    findings = []
+    for each in found:
+        finding = each.finding
+        if each.rule["fix"] and left:
+            from dsconf.lint.fixes import fix_of  # only where there is something to fix
+
+            left -= 1
+            finding = finding._replace(fix=fix_of(each.rule, each.scope, each.start))
+        findings.append(finding)
+    return findings
+
+
+def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> _Found:
     document = config.document
     if event is not None:
         key, span = event.path, event.span
@@ -108,19 +134,11 @@ def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> t
     message = printable(scope.text(scope.first(rule["message"])))
     finding = Finding(
         rule["code"], rule["name"], severity, None if fails == "not" else fails, place_of(document, span), key, message,
-        advice, tuple(related), rule["url"], _fix(rule, scope, key, event),
+        advice, tuple(related), rule["url"],
     )  # fmt: skip
-    return span, finding
-
-
-def _fix(rule: Rule, scope: Scope, key: str, event: Event | None) -> Fix | None:
-    if not rule["fix"]:
-        return None
-    from dsconf.lint.fixes import fix_of  # only where there is something to fix
-
-    entry = scope.config.entry(key) if event is None else None
+    entry = config.entry(key) if event is None else None
     start = entry.key_span.start if entry else event.span.start if event else None
-    return fix_of(rule["fix"], scope, start)
+    return _Found(span, finding, rule, scope, start)
 
 
 def _primary(places: list[list[Any]], config: Config, scope: Scope) -> tuple[str, Span]:

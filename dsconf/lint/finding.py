@@ -70,6 +70,8 @@ class Result(NamedTuple):
     """Rules that could not be decided, each with the field of the context that it would have needed."""
     text: str | None = None
     """The text, for reporters that show it."""
+    fixed: int = 0
+    """How many problems fixes have removed."""
 
 
 def printable(text: str) -> str:

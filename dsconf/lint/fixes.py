@@ -11,12 +11,12 @@ from dsconf.lint.evaluate import Scope
 from dsconf.lint.finding import Fix, printable
 
 
-def fix_of(compiled: list[Any], scope: Scope, key: int | None) -> Fix | None:
+def fix_of(rule: dict[str, Any], scope: Scope, key: int | None) -> Fix | None:
     """The fix of a finding; None where its rule has none for the case, or the text can't be edited so.
 
-    `compiled` is the rule's `fix`, and `key` the offset at which the finding's own entry begins, None without one.
+    `key` is the offset at which the finding's own entry begins, None without one.
     """
-    fix = scope.first(compiled)
+    fix = scope.first(rule["fix"])
     if fix is None:
         return None
     change = Change(scope.config.document)
@@ -24,6 +24,8 @@ def fix_of(compiled: list[Any], scope: Scope, key: int | None) -> Fix | None:
         for operation, path, argument in fix["edits"]:
             entry = None if path == "key" else scope.config.entry(path)
             start = key if path == "key" else entry.key_span.start if entry else None
+            if start is not None and rule["kind"] != "duplicate-key" and change.written_twice(start):
+                raise EditError("which of the two is meant is open")
             _add(change, scope, operation, path, start, argument)
         edits = change.edits()
     except EditError:

@@ -35,7 +35,7 @@ FAMILIES["performance"] = 8
 ENTRIES = compile_rules(RULES)
 SERIOUS = ("error", "warning")
 OPERATORS = {
-    "==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "and", "or", "not", "list",
+    "==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "and", "or", "not", "list", "object",
     "optimizer_known", "nearest_optimizer", "since",
 }  # fmt: skip
 
@@ -98,11 +98,15 @@ def codes(value: Any) -> Iterator[Code]:
             yield value
         for element in value:
             yield from codes(element)
+    elif isinstance(value, dict):
+        yield from codes(list(value.values()))
 
 
 def leaves(entry: dict[str, Any], *kinds: str) -> set[str]:
-    """The arguments of all leaves of these kinds in the conditions and messages of a rule."""
-    parts = [entry[field] for field in ("when", "severity", "fails", "at", "message", "help", "related")]
+    """The arguments of all leaves of these kinds in the conditions, messages and fixes of a rule."""
+    parts = [
+        entry[field] for field in ("when", "severity", "fails", "at", "message", "help", "related", "fix")
+    ]
     return {code[1] for code in codes(parts) if code[0] in kinds and isinstance(code[1], str)}
 
 
@@ -112,6 +116,7 @@ def test_names_exist(entry: dict[str, Any]) -> None:
         leaves(entry, "path", "present", "auto")
         | {path for _, path in entry["at"]}
         | {path for path, _ in entry["related"]}
+        | ({path for _, fix in entry["fix"] for _, path, _ in fix["edits"]} - {"key"})
     )
     for path in paths:
         spec_at(load_keys(), path)
@@ -123,10 +128,11 @@ def test_names_exist(entry: dict[str, Any]) -> None:
 
 def test_leaves_sees_everything() -> None:
     entry: dict[str, Any] = {field: [] for field in ("severity", "fails", "at", "help", "related")}
+    entry["fix"] = [[None, {"edits": [["set", "key", ["object", ["h", ["key", "i"]]]]]}]]
     entry["when"] = ["and", ["present", "a.b"], ["not", ["==", ["path", "c"], ["fact", "d"]]]]
     entry["message"] = [[["in", ["context", "e"], ["list", ["path", "f"]]], ["text ", ["key", "g"]]]]
     assert leaves(entry, "path", "present") == {"a.b", "c", "f"}
-    assert leaves(entry, "fact", "context", "key") == {"d", "e", "g"}
+    assert leaves(entry, "fact", "context", "key") == {"d", "e", "g", "i"}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=entry_id)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dsconf.cli.options import context_options, take_context
-from dsconf.lint.engine import lint_file
+from dsconf.lint.engine import lint_file, lint_text
 from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
 from dsconf.lint.report import FORMATS, reporter
@@ -20,7 +20,7 @@ from dsconf.lint.report import FORMATS, reporter
 @click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True)
 @click.option("--fix", is_flag=True, help="Mend what can be mended without changing how the model trains.")
 @click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
-@click.option("--unsafe-fixes", is_flag=True, help="Take fixes too that change training.")
+@click.option("--unsafe-fixes", is_flag=True, help="Take fixes too that may change training.")
 @context_options
 def command(
     paths: tuple[str, ...], output_format: str, fix: bool, diff: bool, unsafe_fixes: bool, **options: Any
@@ -46,9 +46,12 @@ def command(
     if fix or diff:
         from dsconf.cli.fix import fix_files, show_diff  # only where they are asked for
 
+        def again(path: str, text: str) -> Result:
+            return lint_text(path, text, rules, context)
+
         if diff:
-            raise SystemExit(show_diff(results, rules, context, unsafe=unsafe_fixes))
-        results = fix_files(results, rules, context, unsafe=unsafe_fixes)
+            raise SystemExit(show_diff(results, again, unsafe=unsafe_fixes))
+        results = fix_files(results, again, unsafe=unsafe_fixes)
     click.echo(reporter(output_format)(results))
     raise SystemExit(exit_status(results))
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from dsconf.document.json_scanner import scan
 from dsconf.document.node import Document, Edit, Entry, Node, Span
 from dsconf.document.source import Unusable
 from dsconf.document.style import Style, Verbatim, blank, line_indent, starts_line
@@ -40,8 +39,10 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 class Change:
     """Changes of the entries of a document; an entry is named by the offset at which its key begins."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, read: Callable[[str], Document]) -> None:
+        """`read` parses a text as the document was parsed."""
         self._document = document
+        self._read = read
         self._text = document.text
         self._style = Style(document)
         self._holders = {
@@ -249,7 +250,7 @@ class Change:
     def _check(self, text: str) -> None:
         """Raises EditError unless the text holds what is meant."""
         try:
-            after = scan(self._document.path, text)
+            after = self._read(text)
         except Unusable as problem:
             raise EditError(problem.message) from None
         if _tree(after, after.root, None) != _tree(self._document, self._document.root, self):
@@ -264,21 +265,22 @@ class Change:
         """The tree of an object after the change."""
         found: list[object] = []
         place = self._taken_place(node)
-        added = [
-            (name, _tree_of(self._style.render(value, "", False)))
-            for name, value in self._inserted.get(node, ())
-        ]
+        added = [(name, self._tree_of(value)) for name, value in self._inserted.get(node, ())]
         for entry in node.entries:
             start = entry.key_span.start
             if start == place:
                 found += added
             elif start not in self._removed:
                 if start in self._set:
-                    below = _tree_of(self._style.render(self._set[start], "", False))
+                    below = self._tree_of(self._set[start])
                 else:
                     below = _tree(self._document, entry.node, self)
                 found.append((self._renamed.get(start, entry.key), below))
         return found if place is not None else found + added
+
+    def _tree_of(self, value: object) -> object:
+        document = self._read(f'{{"": {self._style.render(value, "", False)}\n}}')
+        return _tree(document, document.root.entries[0].node, None)
 
 
 def inside(text: str, node: Node) -> Span:
@@ -308,11 +310,6 @@ def _tree(document: Document, node: Node, change: Change | None) -> object:
     if node.kind in ("number", "unknown"):
         return node.kind, document.text[node.span.start : node.span.end]
     return node.kind, node.scalar
-
-
-def _tree_of(text: str) -> object:
-    document = scan("", f'{{"":{text}\n}}')
-    return _tree(document, document.root.entries[0].node, None)
 
 
 def _comments(document: Document) -> Counter[str]:

@@ -108,13 +108,17 @@ def _with_fixes(found: list[_Found], document: Document) -> list[Finding]:
     """The findings with their fixes; each of these costs to read the text again, so that there are not too many."""
     left = max(1, _CHECKED // len(document.text))
     findings = []
+
+    def read(text: str) -> Document:
+        return scan(document.path, text)
+
     for each in found:
         finding = each.finding
         if each.rule["fix"] and left:
             from dsconf.lint.fixes import fix_of  # only where there is something to fix
 
             left -= 1
-            finding = finding._replace(fix=fix_of(each.rule, each.scope, each.start))
+            finding = finding._replace(fix=fix_of(each.rule, each.scope, each.start, read))
         findings.append(finding)
     return findings
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dsconf.config.effective import Config
 from dsconf.document.edit import Change, EditError
-from dsconf.document.node import UNKNOWN, Node
+from dsconf.document.node import UNKNOWN, Document, Node
 from dsconf.lint.evaluate import Scope
 from dsconf.lint.finding import Fix, printable
 
 
-def fix_of(rule: dict[str, Any], scope: Scope, key: int | None) -> Fix | None:
+Read = Callable[[str], Document]
+
+
+def fix_of(rule: dict[str, Any], scope: Scope, key: int | None, read: Read) -> Fix | None:
     """The fix of a finding; None where its rule has none for the case, or the text can't be edited so.
 
-    `key` is the offset at which the finding's own entry begins, None without one.
+    `key` is the offset at which the finding's own entry begins, None without one; `read`
+    parses a text as the file was parsed.
     """
     fix = scope.first(rule["fix"])
     if fix is None:
         return None
-    change = Change(scope.config.document)
+    change = Change(scope.config.document, read)
     try:
         for operation, path, argument in fix["edits"]:
             entry = None if path == "key" else scope.config.entry(path)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
-from dsconf.config.context import Context
 from dsconf.document.edit import apply
-from dsconf.lint.engine import Rule, lint_text
 from dsconf.lint.finding import Finding, Result
 
+Lint = Callable[[str, str], Result]
+"""Lints a text, given the path of its file."""
 _MOST = 1000
 """Fixes in one file."""
 
@@ -24,7 +25,7 @@ class Mended(NamedTuple):
     """How many problems are gone."""
 
 
-def mend(result: Result, rules: list[Rule], context: Context, *, unsafe: bool) -> Mended:
+def mend(result: Result, lint: Lint, *, unsafe: bool) -> Mended:
     """Apply the safe fixes of a file that was linted, and where `unsafe` the others too.
 
     Each is applied alone, and the file linted again: one fix may make another one needless. A fix after which its
@@ -39,7 +40,7 @@ def mend(result: Result, rules: list[Rule], context: Context, *, unsafe: bool) -
         if finding is None or finding.fix is None:
             break
         changed = apply(text, finding.fix.edits)
-        after = lint_text(result.file, changed, rules, context)
+        after = lint(result.file, changed)
         if _better(after, result, finding):
             fixed += (_names(result) - _names(after)).total()
             text, result = changed, after

@@ -35,8 +35,8 @@ FAMILIES["performance"] = 8
 ENTRIES = compile_rules(RULES)
 SERIOUS = ("error", "warning")
 OPERATORS = {
-    "==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "and", "or", "not", "list", "object",
-    "optimizer_known", "nearest_optimizer", "since",
+    "==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "and", "or", "not", "list",
+    "object", "optimizer_known", "nearest_optimizer", "since",
 }  # fmt: skip
 
 

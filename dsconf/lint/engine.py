@@ -15,7 +15,7 @@ from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.checks import CHECKS
 from dsconf.lint.evaluate import Scope
 from dsconf.lint.event import Event
-from dsconf.lint.finding import Finding, Related, Result, place_of, printable
+from dsconf.lint.finding import Finding, Fix, Related, Result, place_of, printable
 from dsconf.lint.recognise import not_deepspeed, other_format
 from dsconf.lint.schema import events
 
@@ -114,11 +114,17 @@ def _with_fixes(found: list[_Found], document: Document) -> list[Finding]:
 
     for each in found:
         finding = each.finding
-        if each.rule["fix"] and left:
-            from dsconf.lint.fixes import fix_of  # only where there is something to fix
+        fix = each.scope.first(each.rule["fix"]) if left else None
+        if fix is not None:
+            from dsconf.lint.fixes import edits_of  # only where there is something to fix
 
             left -= 1
-            finding = finding._replace(fix=fix_of(each.rule, each.scope, each.start, read))
+            scope, doubled = each.scope, each.rule["kind"] == "duplicate-key"
+            operations = scope.operations(fix["edits"])
+            edits = edits_of(operations, scope.config, each.start, doubled, read)
+            if edits is not None:
+                safe, description = scope.first(fix["safe"]) is True, scope.text(fix["description"])
+                finding = finding._replace(fix=Fix(safe, printable(description), edits))
         findings.append(finding)
     return findings
 

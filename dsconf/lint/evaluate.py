@@ -137,6 +137,13 @@ class Scope:
         pieces = template or []
         return "".join(piece if isinstance(piece, str) else show(self.value(piece)) for piece in pieces)
 
+    def operations(self, edits: list[list[Any]]) -> list[tuple[str, str, object]]:
+        """The edits of a fix with their arguments: a value to set, or a name or path in words."""
+        return [
+            (operation, path, self.value(argument) if operation == "set" else self.text(argument))
+            for operation, path, argument in edits
+        ]
+
 
 def show(value: object) -> str:
     """A value as a configuration file would write it, text without its quotes, and what is long cut short."""

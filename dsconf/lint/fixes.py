@@ -2,61 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from dsconf.config.effective import Config
 from dsconf.document.edit import Change, EditError
-from dsconf.document.node import UNKNOWN, Document, Node
-from dsconf.lint.evaluate import Scope
-from dsconf.lint.finding import Fix, printable
-
+from dsconf.document.node import UNKNOWN, Document, Edit, Node
 
 Read = Callable[[str], Document]
+Operation = tuple[str, str, object]
+"""What to do with which key, and its new name, path or value."""
 
 
-def fix_of(rule: dict[str, Any], scope: Scope, key: int | None, read: Read) -> Fix | None:
-    """The fix of a finding; None where its rule has none for the case, or the text can't be edited so.
+def edits_of(
+    operations: Iterable[Operation], config: Config, key: int | None, doubled: bool, read: Read
+) -> tuple[Edit, ...] | None:
+    """The edits that do this; None where the text can't be edited so.
 
-    `key` is the offset at which the finding's own entry begins, None without one; `read`
-    parses a text as the file was parsed.
+    `key` is the offset at which the finding's own entry begins, None without one, and `doubled` whether the fix is
+    meant for a key that is written twice. `read` parses a text as the file was parsed.
     """
-    fix = scope.first(rule["fix"])
-    if fix is None:
-        return None
-    change = Change(scope.config.document, read)
+    change = Change(config.document, read)
     try:
-        for operation, path, argument in fix["edits"]:
-            entry = None if path == "key" else scope.config.entry(path)
+        for operation, path, argument in operations:
+            entry = None if path == "key" else config.entry(path)
             start = key if path == "key" else entry.key_span.start if entry else None
-            if start is not None and rule["kind"] != "duplicate-key" and change.written_twice(start):
+            if start is not None and change.written_twice(start) != doubled:
                 raise EditError("which of the two is meant is open")
-            _add(change, scope, operation, path, start, argument)
-        edits = change.edits()
+            _add(change, config, operation, path, start, argument)
+        return change.edits()
     except EditError:
         return None
-    return Fix(scope.first(fix["safe"]) is True, printable(scope.text(fix["description"])), edits)
 
 
 def _add(
-    change: Change, scope: Scope, operation: str, path: str, start: int | None, argument: list[Any]
+    change: Change, config: Config, operation: str, path: str, start: int | None, argument: object
 ) -> None:
     if operation == "set":
-        value = scope.value(argument)
-        if value is UNKNOWN:
+        if argument is UNKNOWN:
             raise EditError("the value is not known")
         if start is not None:
-            change.set(start, value)
+            change.set(start, argument)
         elif path != "key":
-            _insert(change, scope.config, path, value)
+            _insert(change, config, path, argument)
     elif start is None:
         pass  # nothing to take away
     elif operation == "remove":
         change.remove(start)
     elif operation == "rename":
-        change.rename(start, scope.text(argument))
+        change.rename(start, str(argument))
     else:
-        _insert(change, scope.config, scope.text(argument), change.written(start))
+        _insert(change, config, str(argument), change.written(start))
         change.remove(start)
 
 

@@ -130,40 +130,34 @@ def test_public_configs(path: Path) -> None:
 
 # ---- what shows later than when the file is read -----------------------------------------------------
 
-TORCH_ADAM = {"torch_adam": True}
-LATE: list[tuple[dict[str, Any], str]] = [
-    (
-        {
-            "gradient_clipping": 1.0,
-            "optimizer": {"type": "AdamW", "params": {**TORCH_ADAM, "max_grad_norm": 1.0}},
-        },
-        "init",
-    ),
-    ({"optimizer": {"type": "AdamW", "params": {**TORCH_ADAM, "lr": "1e-4"}}}, "step"),
-    ({"communication_data_type": "FP16"}, "init"),
+LATE: list[dict[str, Any]] = [
+    {
+        "gradient_clipping": 1.0,
+        "optimizer": {"type": "AdamW", "params": {"torch_adam": True, "max_grad_norm": 1.0}},
+    },
+    {"optimizer": {"type": "AdamW", "params": {"torch_adam": True, "lr": "1e-4"}}},
+    {"optimizer": {"type": "AdamW", "params": {"torch_adam": True, "weight_decay": " 0.1 "}}},
 ]
 
 
 @pytest.mark.usefixtures("process_group")
-@pytest.mark.parametrize(
-    ("config", "fails"), LATE, ids=lambda value: value if isinstance(value, str) else None
-)
-def test_what_stopped_later_runs(config: dict[str, Any], fails: str) -> None:
+@pytest.mark.parametrize("config", LATE, ids=json.dumps)
+def test_what_stopped_later_runs(config: dict[str, Any]) -> None:
     text = json.dumps({"train_micro_batch_size_per_gpu": 1, **config})
     ((finding, changed),) = safe_fixes(text, "deepspeed", 1)
-    assert finding.fails == fails
-    assert trains(text) == fails
-    assert trains(changed) is None
+    assert finding.fails in ("init", "step")
+    assert not trains(text)
+    assert trains(changed)
 
 
-def trains(text: str) -> str | None:
-    """When a run with this config stops."""
+def trains(text: str) -> bool:
+    """Whether a run with this config takes a step."""
     engine = initialize(hjson.loads(text))
     if isinstance(engine, Exception):
-        return "init"
+        return False
     try:
         engine.backward(engine(torch.ones(1, 4)).sum())
         engine.step()
     except Exception:
-        return "step"
-    return None
+        return False
+    return True

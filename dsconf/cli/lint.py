@@ -35,6 +35,9 @@ from dsconf.lint.report import FORMATS, STATISTICS, reporter
 )
 @click.option("--baseline", metavar="FILE", type=click.Path(), help="Hide the findings that FILE lists.")
 @click.option("--write-baseline", metavar="FILE", type=click.Path(), help="List all findings in FILE.")
+@click.option("--fix", is_flag=True, help="Mend what can be mended without changing how the model trains.")
+@click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
+@click.option("--unsafe-fixes", is_flag=True, help="Take fixes too that may change training.")
 @context_options
 def command(
     paths: tuple[str, ...],
@@ -42,6 +45,9 @@ def command(
     statistics: bool,
     show_files: bool,
     stdin_filename: str | None,
+    fix: bool,
+    diff: bool,
+    unsafe_fixes: bool,
     **options: Any,
 ) -> None:
     """Find what DeepSpeed will refuse, ignore or silently change in PATHS.
@@ -54,25 +60,38 @@ def command(
     dsconf lint ds_config.json --world-size 8 --consumer trainer
     dsconf lint configs/ --output-format concise
     dsconf lint configs/ --select DS2,DS3 --ignore batch-missing
+    dsconf lint ds_config.json --diff
     dsconf lint - < ds_config.json
 
     Exit status: 0 nothing at warning or above, 1 findings, 2 a file or an option is unusable.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
+    if unsafe_fixes and not (fix or diff):
+        raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
     project = Project(options)
     files = _files(paths or (".",), project)
     if show_files:
         click.echo("\n".join(files))
         return
-    results = project.close(
-        [
-            project.lint(path)
-            if path != "-"
-            else project.lint(stdin_filename or "<stdin>", sys.stdin.buffer.read())
-            for path in files
-        ]
-    )
+    if (fix or diff) and "-" in files:
+        raise click.UsageError("--fix and --diff need files, not standard input")
+    results = [
+        project.lint(path)
+        if path != "-"
+        else project.lint(stdin_filename or "<stdin>", sys.stdin.buffer.read())
+        for path in files
+    ]
+    if fix or diff:
+        from dsconf.cli.fix import fix_files, show_diff  # only where they are asked for
+
+        def again(path: str, text: str) -> Result:
+            return project.lint(path, text.encode())
+
+        if diff:
+            raise SystemExit(show_diff(results, again, unsafe=unsafe_fixes))
+        results = fix_files(results, again, unsafe=unsafe_fixes)
+    results = project.close(results)
     name = output_format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "full")
     click.echo(reporter(STATISTICS if statistics else name)(results))
     raise SystemExit(exit_status(results))

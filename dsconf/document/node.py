@@ -33,6 +33,20 @@ class Span(NamedTuple):
     end: int
 
 
+class Edit(NamedTuple):
+    """A replacement of a piece of the text: code points from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Spelling(str):
+    """JSON text that is to be written as it stands, such as a number in the spelling of its file."""
+
+    __slots__ = ()
+
+
 class Node:
     """One value. Its content is in `entries` (objects), `elements` (arrays) or `scalar`.
 

@@ -2,7 +2,7 @@
 
 Conditions and messages are a small subset of Python expressions:
 dotted paths (the effective value of a key), `fact.name`, `context.name`, `key.name` (in schema rules), literals,
-lists, and / or / not, comparisons, in, + - * / // %, and the predicates of `PREDICATES`.
+lists, objects (`{'device': 'cpu'}`), and / or / not, comparisons, in, + - * / // %, and the predicates of `PREDICATES`.
 They become nested lists, which `dsconf.lint.evaluate` interprets.
 """
 
@@ -63,6 +63,13 @@ def _expression(node: ast.expr, text: str) -> Code:
             return ["literal", -number]
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return ["list", *(_expression(element, text) for element in elements)]
+        case ast.Dict(keys=names, values=values) if all(_is_text(name) for name in names):
+            pairs = [
+                [ast.literal_eval(name), _expression(value, text)]
+                for name, value in zip(names, values, strict=True)
+                if name
+            ]
+            return ["object", *pairs]
         case ast.BoolOp(op=op, values=values):
             name = "and" if isinstance(op, ast.And) else "or"
             return [name, *(_expression(value, text) for value in values)]
@@ -89,6 +96,10 @@ def _expression(node: ast.expr, text: str) -> Code:
         case ast.Name() | ast.Attribute():
             return _name(_dotted(node, text))
     raise RuleError(f"{ast.unparse(node)!r} is not allowed in {text!r}")
+
+
+def _is_text(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _name(dotted: str) -> Code:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from dsconf.config.context import CONSUMER_NAMES, Context
 from dsconf.config.derive import facts_of
@@ -15,12 +15,14 @@ from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.checks import CHECKS
 from dsconf.lint.evaluate import Scope
 from dsconf.lint.event import Event
-from dsconf.lint.finding import Finding, Related, Result, place_of, printable
+from dsconf.lint.finding import Finding, Fix, Related, Result, place_of, printable
 from dsconf.lint.inside import documents_inside, language_of
 from dsconf.lint.recognise import not_deepspeed, other_format
 from dsconf.lint.schema import events
 
 Rule = dict[str, Any]
+_CHECKED = 200_000
+"""Characters of one file that are read again to check its fixes."""
 
 
 def lint_file(path: str, rules: list[Rule], context: Context, *, recognise: bool | None = None) -> Result:
@@ -100,7 +102,7 @@ def refuse_relaxations(document: Document, context: Context) -> None:
 def lint_config(config: Config, rules: list[Rule]) -> Result:
     """Run every rule over a Config."""
     facts = facts_of(config)
-    found: list[tuple[Span, Finding]] = []
+    found: list[_Found] = []
     missing: list[tuple[str, str]] = []
     undecided: set[str] = set()
     happened: list[Event] = list(events(config))
@@ -132,17 +134,54 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
                 found.append(_finding(rule, config, scope, event))
             elif verdict is UNKNOWN:
                 undecided.add(rule["name"])
-    found.sort(key=lambda pair: (pair[0], pair[1].code))
-    findings = [finding for _, finding in found]
+    found.sort(key=lambda each: (each.span, each.finding.code))
     undecided |= {name for name, _ in missing}
     document = config.document
+    findings = _with_fixes(found, document)
     return Result(
         document.path, findings, missing_context=tuple(missing), text=document.text, documents=(document,),
         undecided=frozenset(undecided),
     )  # fmt: skip
 
 
-def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> tuple[Span, Finding]:
+class _Found(NamedTuple):
+    span: Span
+    finding: Finding
+    rule: Rule
+    scope: Scope
+    start: int | None
+    """Where the finding's own entry begins."""
+
+
+def _with_fixes(found: list[_Found], document: Document) -> list[Finding]:
+    """The findings with their fixes; each of these costs to read the text again, so that there are not too many."""
+    left = max(1, _CHECKED // len(document.text))
+    findings = []
+
+    def read(text: str) -> Document:
+        if language_of(document.path) is None:
+            return scan(document.path, text)
+        start, end = document.root.span
+        return scan(document.path, text, start, end + len(text) - len(document.text))
+
+    for each in found:
+        finding = each.finding
+        fix = each.scope.first(each.rule["fix"]) if left and document.language == "json" else None
+        if fix is not None:
+            from dsconf.lint.fixes import edits_of  # only where there is something to fix
+
+            left -= 1
+            scope, doubled = each.scope, each.rule["kind"] == "duplicate-key"
+            operations = scope.operations(fix["edits"])
+            edits = edits_of(operations, scope.config, each.start, doubled, read)
+            if edits is not None:
+                safe, description = scope.first(fix["safe"]) is True, scope.text(fix["description"])
+                finding = finding._replace(fix=Fix(safe, printable(description), edits))
+        findings.append(finding)
+    return findings
+
+
+def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> _Found:
     document = config.document
     if event is not None:
         key, span = event.path, event.span
@@ -159,7 +198,9 @@ def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> t
         rule["code"], rule["name"], severity, None if fails == "not" else fails, place_of(document, span), key, message,
         advice, tuple(related), rule["url"],
     )  # fmt: skip
-    return span, finding
+    entry = config.entry(key) if event is None else None
+    start = entry.key_span.start if entry else event.span.start if event else None
+    return _Found(span, finding, rule, scope, start)
 
 
 def _primary(places: list[list[Any]], config: Config, scope: Scope) -> tuple[str, Span]:

@@ -67,6 +67,9 @@ class Scope:
         if name == "list":
             elements = [self.value(element) for element in code[1:]]
             return UNKNOWN if any(element is UNKNOWN for element in elements) else elements
+        if name == "object":
+            members = {key: self.value(below) for key, below in code[1:]}
+            return UNKNOWN if any(value is UNKNOWN for value in members.values()) else members
         if name == "since":
             return self.config.context.since(code[1][1])
         if name in _FUNCTIONS:
@@ -131,6 +134,13 @@ class Scope:
         """A message with its pieces filled in."""
         pieces = template or []
         return "".join(piece if isinstance(piece, str) else show(self.value(piece)) for piece in pieces)
+
+    def operations(self, edits: list[list[Any]]) -> list[tuple[str, str, object]]:
+        """The edits of a fix with their arguments: a value to set, or a name or path in words."""
+        return [
+            (operation, path, self.value(argument) if operation == "set" else self.text(argument))
+            for operation, path, argument in edits
+        ]
 
 
 def show(value: object) -> str:

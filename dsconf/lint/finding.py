@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Literal, NamedTuple
 
-from dsconf.document.node import Document, Span
+from dsconf.document.node import Document, Edit, Span
 
 Severity = Literal["error", "warning", "info"]
 Fails = Literal["parse", "launch", "init", "step", "save", "load"]
@@ -26,14 +26,6 @@ class Related(NamedTuple):
 
     place: Place
     message: str
-
-
-class Edit(NamedTuple):
-    """A replacement of a piece of the text: code points from `start` up to, not including, `end`."""
-
-    start: int
-    end: int
-    text: str
 
 
 class Fix(NamedTuple):
@@ -86,6 +78,8 @@ class Result(NamedTuple):
     """Findings that are left out because the baseline lists them."""
     stale: int = 0
     """Findings that the baseline lists and the file no longer has."""
+    fixed: int = 0
+    """How many problems fixes have removed."""
 
 
 def printable(text: str) -> str:

@@ -12,6 +12,7 @@ from dsconf.lint.nearest import nearest
 
 _OPERATORS = {
     "==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "and", "or", "not", "list",
+    "object",
     "optimizer_known", "nearest_optimizer", "since",
 }  # fmt: skip
 _INNER = {"gpu": Gpu._fields, "model": Model._fields}
@@ -41,7 +42,10 @@ def leaves(entry: dict[str, Any], *kinds: str) -> set[str]:
 def faults(entry: dict[str, Any], table: Spec, facts: Iterable[str]) -> Iterator[str]:
     """What a rule reads and does not exist."""
     paths = (
-        leaves(entry, *_PATHS) | {path for _, path in entry["at"]} | {path for path, _ in entry["related"]}
+        leaves(entry, *_PATHS)
+        | {path for _, path in entry["at"]}
+        | {path for path, _ in entry["related"]}
+        | {path for _, fix in entry["fix"] for _, path, _ in fix["edits"]} - {"key"}
     )
     for path in sorted(paths):
         try:

@@ -82,17 +82,21 @@ def _named(section: str) -> str:
 def _duplicates(document: Document) -> Iterator[Event]:
     for path, node in document.objects():
         first: dict[str, Span] = {}
+        last: dict[str, object] = {}
         for entry in node.entries:
+            value = entry.node.plain()
             if entry.key in first:
                 place = ((first[entry.key], "first written here"),)
                 key = {
                     "name": entry.key,
-                    "value": entry.node.plain(),
+                    "value": value,
                     "section": ".".join(path),
+                    "same": repr(value) == repr(last[entry.key]),  # 1 and 1.0 are not
                     "python": document.language == "python",
                 }
                 yield Event("duplicate-key", ".".join((*path, entry.key)), entry.key_span, key, place)
             first.setdefault(entry.key, entry.key_span)
+            last[entry.key] = value
 
 
 def _is_remark(name: str) -> bool:
@@ -120,6 +124,7 @@ def _unknown(config: Config, item: Written) -> Event:
         "home_name": _named(_above(home or "")),
         "suggestion": meant,
         "default": default,
+        "taken": bool(instead and config.present(instead)),
     }
     return Event("unknown-key", item.path, item.entry.key_span, key)
 
@@ -140,11 +145,14 @@ def _is_ignored_name(config: Config, item: Written) -> bool:
 
 def _removed(item: Written) -> Event:
     spec: Spec = item.spec or {}
+    value = item.entry.node.plain()
     key = {
         "name": item.entry.key,
         "path": item.path,
+        "value": value,
+        "off": value in (None, False, {}) or (isinstance(value, dict) and value.get("enabled") is False),
         "replacement": spec.get("replacement"),
-        "number": isinstance(item.entry.node.plain(), int | float),
+        "number": isinstance(value, int | float),
         "fails": spec.get("wrong_fails", "parse"),
     }
     return Event("removed-key", item.path, item.entry.key_span, key)
@@ -200,6 +208,7 @@ def _second_spelling(item: Written, other: Written) -> Event:
         "other": other.entry.key,
         "section": _above(item.path),
         "raises": item.section.get("unknown") == "raises",
+        "same": item.entry.node.plain() == other.entry.node.plain(),
     }
     place = ((other.entry.key_span, "the other spelling"),)
     return Event("both-spellings", item.path, item.entry.key_span, key, place)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dsconf.document.node import Document, Span, line_starts
-from dsconf.lint.finding import Edit, Finding, Fix, Place, Result, place_of, printable
+from dsconf.document.node import Document, Edit, Span, line_starts
+from dsconf.lint.finding import Finding, Fix, Place, Result, place_of, printable
 from dsconf.lint.selection import Rule, exactness, unknown
 
 RULE = "unused-suppression"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 
 from dsconf.config.coerce import Invalid, coerce, types_of
 from dsconf.config.effective import Spec
+from dsconf.document.node import Spelling
 from dsconf.formats.deepspeed.dtypes import short_name
 from dsconf.lint.nearest import nearest
 
 _FALSE = ("0", "f", "false", "n", "no", "none", "null", "off")
 _TRUE = ("1", "on", "t", "true", "y", "yes")
 _LARGEST = 2**63
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def wrong_value(spec: Spec, reader: str, raw: object, *, strict: bool = False) -> dict[str, object] | None:
@@ -31,6 +34,7 @@ def wrong_value(spec: Spec, reader: str, raw: object, *, strict: bool = False) -
     if problem == "bounds" and isinstance(raw, int | float) and not abs(raw) < _LARGEST:
         expected += " that 64 bits hold"
     text = raw.strip().lower() if isinstance(raw, str) else ""
+    meant = _meant(spec, raw) if problem == "enum" else None
     return {
         "value": raw,
         "met": _met(raw),
@@ -40,7 +44,9 @@ def wrong_value(spec: Spec, reader: str, raw: object, *, strict: bool = False) -
         "default": spec.get("default"),
         "means_false": text in _FALSE,
         "means_true": text in _TRUE,
-        "meant": _meant(spec, raw) if problem == "enum" else None,
+        "meant": meant,
+        "same_word": isinstance(raw, str) and raw.strip().lower() == (meant or "").lower(),
+        "number": _spelling(raw) if problem == "quoted" else None,
         "whole": isinstance(raw, float) and raw == round(raw, 0),
         "nearest": _nearest_integer(spec, raw) if problem == "fraction" else None,
     }
@@ -77,6 +83,12 @@ def _number(text: str) -> float | None:
         return int(text) if text.strip().lstrip("+-").isdigit() else number if number - number == 0 else None
     except (ValueError, OverflowError):
         return None
+
+
+def _spelling(raw: object) -> Spelling | None:
+    """A number in quotes as it would be written without them; None where JSON has no such number."""
+    text = str(raw).strip()
+    return Spelling(text) if _NUMBER.fullmatch(text) else None
 
 
 def _met(raw: object) -> str:

@@ -297,10 +297,11 @@ FINDING: dict[str, Any] = {
     "message": str,
     "help": (str, None),
     "related": list,
-    "fix": (None,),
+    "fix": (dict, None),
     "url": str,
 }
 RELATED: dict[str, Any] = {"file": str, "line": int, "column": int, "message": str}
+FIX: dict[str, Any] = {"safe": bool, "description": str, "edits": list}
 REPORT: dict[str, Any] = {"version": (1,), "findings": list, "files": int, "skipped": list}
 
 
@@ -331,7 +332,14 @@ def test_shape() -> None:
         has_shape(finding, FINDING)
         for related in finding["related"]:
             has_shape(related, RELATED)
+        if finding["fix"] is not None:
+            has_shape(finding["fix"], FIX)
+            for edit in finding["fix"]["edits"]:
+                has_shape(edit, {"start": int, "end": int, "text": str})
         assert (finding["line"], finding["column"]) <= (finding["end_line"], finding["end_column"])
+    assert [finding["rule"] for finding in report["findings"] if finding["fix"]] == [
+        "batch-product-mismatch", "unknown-top-level-key", "duplicate-key"
+    ]  # fmt: skip
     assert sum(len(finding["related"]) for finding in report["findings"]) == 4
     assert report["skipped"] == [{"file": "c.json", "reason": report["skipped"][0]["reason"]}]
 

@@ -12,7 +12,8 @@ from examples import PAGES
 
 from dsconf import __version__
 from dsconf.cli import main
-from dsconf.lint.finding import Edit, Finding, Fix, Place, Related
+from dsconf.document.node import Edit
+from dsconf.lint.finding import Finding, Fix, Place, Related
 from dsconf.lint.finding import Result as Found
 from dsconf.lint.report import reporter
 
@@ -41,7 +42,8 @@ def test_github() -> None:
     )
     assert second.startswith("::warning file=ds.json,line=3,endLine=3,col=3,endColumn=21,title=DS104 ")
     assert "%0Ahelp: did you mean" in second
-    assert rest == ["Found 2 problems (1 error, 1 warning) in 1 file."]
+    (summary,) = rest
+    assert summary.startswith("Found 2 problems (1 error, 1 warning) in 1 file: 1 fixable with --fix")
 
 
 def test_github_escapes() -> None:

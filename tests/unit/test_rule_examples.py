@@ -93,10 +93,11 @@ def test_names_exist(entry: dict[str, Any]) -> None:
 
 def test_leaves_sees_everything() -> None:
     entry: dict[str, Any] = {field: [] for field in ("severity", "fails", "at", "help", "related")}
+    entry["fix"] = [[None, {"edits": [["set", "key", ["object", ["h", ["key", "i"]]]]]}]]
     entry["when"] = ["and", ["present", "a.b"], ["not", ["==", ["path", "c"], ["fact", "d"]]]]
     entry["message"] = [[["in", ["context", "e"], ["list", ["path", "f"]]], ["text ", ["key", "g"]]]]
     assert leaves(entry, "path", "present") == {"a.b", "c", "f"}
-    assert leaves(entry, "fact", "context", "key") == {"d", "e", "g"}
+    assert leaves(entry, "fact", "context", "key") == {"d", "e", "g", "i"}
     entry["fix"] = [[None, {"edits": [["set", "h", ["path", "i"]]]}]]
     assert leaves(entry, "path") == {"c", "f", "i"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsconf.lint.finding import Result, printable
-from dsconf.lint.report.summary import summary
+from dsconf.lint.report.summary import fix_mark, summary
 
 
 def render(results: Sequence[Result]) -> str:
@@ -15,5 +15,5 @@ def render(results: Sequence[Result]) -> str:
         for finding in result.findings:
             place = finding.place
             where = f"{printable(place.file)}:{place.line}:{place.column}"
-            lines.append(f"{where}: {finding.code} {finding.severity}: {finding.message}")
+            lines.append(f"{where}: {finding.code} {finding.severity}: {finding.message}{fix_mark(finding)}")
     return "\n".join([*lines, *summary(results)])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dsconf.document.node import line_starts
 from dsconf.lint.finding import Finding, Place, Result, printable
-from dsconf.lint.report.summary import summary
+from dsconf.lint.report.summary import fix_mark, summary
 
 _WIDEST = 120
 _BEFORE = 20
@@ -39,7 +39,7 @@ def render(results: Sequence[Result]) -> str:
 
 def _block(finding: Finding, text: str, starts: list[int]) -> Iterator[str]:
     place = finding.place
-    yield f"{finding.code} {finding.severity}: {finding.message}"
+    yield f"{finding.code} {finding.severity}: {finding.message}{fix_mark(finding)}"
     yield f"  --> {printable(place.file)}:{place.line}:{place.column}"
     marks = [_Mark(place, "^", "")]
     marks += [

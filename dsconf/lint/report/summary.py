@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsconf.config.context import OPTIONS
-from dsconf.lint.finding import Result, printable
+from dsconf.lint.finding import Finding, Result, printable
 
 _NAMED = 3
 """So many files skipped for one reason are named."""
@@ -14,6 +14,22 @@ _NAMED = 3
 def counted(number: int, noun: str) -> str:
     """`3 errors`, `1 error`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def fix_mark(finding: Finding) -> str:
+    """What stands behind the message of a finding that `--fix` removes."""
+    return "   [*]" if finding.fix is not None and finding.fix.safe else ""
+
+
+def _fixable(findings: Sequence[Finding]) -> str:
+    safe = sum(finding.fix is not None and finding.fix.safe for finding in findings)
+    unsafe = sum(finding.fix is not None and not finding.fix.safe for finding in findings)
+    changes = f"{'it' if unsafe == 1 else 'they'} may change training"
+    if safe and unsafe:
+        return f": {safe} fixable with --fix [*], {unsafe} more with --unsafe-fixes ({changes})"
+    if safe:
+        return f": {safe} fixable with --fix [*]"
+    return f": {unsafe} fixable with --fix --unsafe-fixes ({changes})" if unsafe else ""
 
 
 def summary(results: Sequence[Result]) -> list[str]:
@@ -27,8 +43,12 @@ def summary(results: Sequence[Result]) -> list[str]:
     read = [result for result in results if result.skipped is None]
     files = counted(len(read), "file")
     lines = _skipped(results)
+    fixed = sum(result.fixed for result in results)
+    if fixed:
+        lines.append(f"Fixed {counted(fixed, 'problem')}.")
     if findings:
-        lines.append(f"Found {counted(len(findings), 'problem')} ({', '.join(levels)}) in {files}.")
+        found = f"Found {counted(len(findings), 'problem')} ({', '.join(levels)}) in {files}"
+        lines.append(f"{found}{_fixable(findings)}.")
     elif read:
         lines.append(f"No problems found in {files}.")
     if known := sum(result.known for result in results):

@@ -8,8 +8,8 @@ from typing import Any
 from dsconf.config.context import CONSUMER_NAMES, Context
 from dsconf.config.derive import facts_of
 from dsconf.config.effective import Config
-from dsconf.document.json_scanner import scan
-from dsconf.document.node import UNKNOWN, Document, Node, Span
+from dsconf.document.json_scanner import Reader, scan
+from dsconf.document.node import UNKNOWN, Document, Node, Reading, Span
 from dsconf.document.source import Unusable, check_file, read_text
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.checks import CHECKS
@@ -29,8 +29,7 @@ def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
         if reason is not None:
             check_file(path)
             return Result(path, [], skipped=reason)
-        document = scan(path, read_text(path))
-        refuse_relaxations(document, context)
+        document = open_document(path, context)
     except Unusable as problem:
         return unusable_result(path, problem, rules, context)
     table = load_keys(context.deepspeed_version)
@@ -40,13 +39,22 @@ def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
     return lint_config(Config(document, table, context), rules)
 
 
-def refuse_relaxations(document: Document, context: Context) -> None:
-    """Raises Unusable where the consumer reads strict JSON and the file is not."""
-    if document.relaxations and context.consumer not in (None, "deepspeed"):
+def open_document(path: str, context: Context) -> Document:
+    """The Document of a JSON file, as the consumer reads it. Raises Unusable where it can't."""
+    return parse(path, read_text(path), context)
+
+
+def parse(path: str, text: str, context: Context, start: int = 0, end: int | None = None) -> Document:
+    """The Document of a text, or of a piece of it, as the consumer reads it. Raises Unusable where it can't."""
+    consumer = context.consumer
+    reader: Reader = "any" if consumer is None else "hjson" if consumer == "deepspeed" else "json"
+    document = scan(path, text, start, end, reader=reader)
+    if document.relaxations and consumer is not None and reader == "json":
         what, span = document.relaxations[0]
-        reader = CONSUMER_NAMES[context.consumer]
-        message = f"{reader} reads this file with json.load, which refuses {what}"
+        name = CONSUMER_NAMES[consumer]
+        message = f"{name} reads this file with json.load, which refuses {what}"
         raise Unusable("json-syntax", message, span, document.text)
+    return document
 
 
 def lint_config(config: Config, rules: list[Rule]) -> Result:
@@ -130,9 +138,9 @@ def _related(rule: Rule, config: Config, scope: Scope, primary: str) -> Iterator
 def unusable_result(path: str, problem: Unusable, rules: list[Rule], context: Context) -> Result:
     """The result for a file that can't be read: one finding, of the rule that the problem names."""
     rule = next(rule for rule in rules if rule["name"] == problem.rule)
-    document = Document(path, problem.text or "", Node("object", 0), [])
+    document = Document(path, problem.text or "", Reading(Node("object", 0), [], [], []))
     config = Config(document, {"keys": {}}, context)
-    scope = Scope(config, facts_of(config))
+    scope = Scope(config, facts_of(config), {"refused": True})
     severity, fails = scope.first(rule["severity"]), scope.first(rule["fails"])
     place = place_of(document, problem.span or Span(0, 0))
     finding = Finding(

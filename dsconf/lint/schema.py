@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from dsconf.config.effective import Config, Spec, Written, spec_at
 from dsconf.document.node import UNKNOWN, Document, Span
+from dsconf.document.template import is_placeholder
 from dsconf.lint.event import Event
 from dsconf.lint.homes import home_of
 from dsconf.lint.nearest import nearest
@@ -18,6 +19,8 @@ def events(config: Config) -> Iterator[Event]:
     live = _live(config)
     for item in config.written:
         if _is_unread(config, item):
+            continue
+        if config.document.placeholders and is_placeholder(item.entry.key):
             continue
         if item.spec is None:
             raises = item.section.get("unknown") == "raises"
@@ -147,8 +150,8 @@ def _removed(item: Written) -> Event:
 
 def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
     spec, reader = item.spec or {}, item.section.get("reader", "raw")
-    if item.entry.node.plain() is UNKNOWN:
-        return
+    if item.entry.node.plain() is UNKNOWN or config.document.misread(item.entry.node):
+        return  # of what HJSON misreads a rule of its own tells
     found = wrong_value(spec, reader, item.entry.node.plain(), strict=config.strict(item.path))
     if found is not None:
         key = {"name": item.entry.key, "path": item.path, **found}

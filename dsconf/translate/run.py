@@ -9,13 +9,12 @@ from typing import NamedTuple
 from dsconf import __version__
 from dsconf.config.context import Context
 from dsconf.config.effective import Config
-from dsconf.document.json_scanner import scan
-from dsconf.document.source import Unusable, read_text
+from dsconf.document.source import Unusable
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.deepspeed.read import read
 from dsconf.formats.fsdp2.write import write
 from dsconf.formats.reading import Reading
-from dsconf.lint.engine import lint_config, refuse_relaxations, unusable_result
+from dsconf.lint.engine import lint_config, open_document, unusable_result
 from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
 from dsconf.plan import Wrapping
@@ -47,8 +46,7 @@ def translate(
     """
     rules = load_rules()
     try:
-        document = scan(path, read_text(path))
-        refuse_relaxations(document, context)
+        document = open_document(path, context)
     except Unusable as problem:
         raise Refused(unusable_result(path, problem, rules, context)) from None
     config = Config(document, load_keys(context.deepspeed_version), context, overrides)

@@ -1,0 +1,91 @@
+"""Placeholders of templates: what a script or a template engine fills in before anybody reads the file as JSON."""
+
+from __future__ import annotations
+
+import re
+
+_VARIABLE = r"\$\{[^{}\n]*\}|\$\([^()\n]*\)|\$[A-Za-z_]\w*|%\(\w+\)[a-z]"
+_JINJA = r"\{\{[-+~]?\s*[A-Za-z_][^{}\n]*\}\}"
+_MARKED = r"<[A-Za-z_][\w .-]*>|__[A-Za-z](?:\w*?[A-Za-z0-9])?__|@[A-Za-z_]\w*@"
+_SIGN = rf"(?>{_VARIABLE}|{_JINJA}|{_MARKED})"
+_END = r"(?=[ \t]*(?:[,\]}#\r\n]|//|/\*|\Z))"
+_FILLED = rf"[\w.+-]{{0,40}}{_SIGN}(?:[\w.+/~-]|{_SIGN})*+"
+_BARE = re.compile(_FILLED + _END, re.ASCII)
+_KEY = re.compile(rf"{_FILLED}(?:(?=\s*:)|{_END})", re.ASCII)
+_NAME = re.compile(rf"[A-Z](?:[A-Z0-9]*_[A-Z0-9_]+|[A-Z]+[0-9]*){_END}")
+_INSIDE = re.compile(rf"{_VARIABLE}|{_JINJA}|\{{%.{{0,200}}?%\}}")
+_WHOLE = re.compile(_MARKED)
+_TAG = re.compile(r"\{%[-+]?\s*(\w+).*?%\}", re.DOTALL)
+_WORDS = frozenset(
+    "TRUE FALSE NULL NONE NAN INF INFINITY AUTO YES NO ON OFF CPU GPU NVME CUDA FP16 FP32 FP64 FP8 BF16 INT8 FLOAT "
+    "FLOAT16 FLOAT32 BFLOAT16 HALF ADAM ADAMW ADAGRAD LAMB LION SGD MUON".split()
+)
+"""Values in capitals: a mistake, not a name that a script replaces."""
+
+SIGNS = re.compile(r"[$<@]|__|\{\{|\{%|%\(")
+"""What every placeholder inside of a string has."""
+
+
+def bare_placeholder(text: str, start: int) -> int | None:
+    """Where the placeholder ends that begins at `start`, in the place of a value; None where none does.
+
+    Names in capitals are placeholders too: `sed` replaces them.
+    """
+    match = _BARE.match(text, start)
+    if match is None:
+        match = _NAME.match(text, start)
+        if match is None or match.group() in _WORDS:
+            return None
+    return match.end()
+
+
+def key_placeholder(text: str, start: int) -> int | None:
+    """The same in the place of a key, where a name in capitals is a name."""
+    match = _KEY.match(text, start)
+    return match.end() if match else None
+
+
+def is_open(value: str) -> bool:
+    """Whether the text of a string is settled only by filling in; a path is a path whatever is filled in."""
+    if _WHOLE.fullmatch(value):
+        return True
+    rest, count = _INSIDE.subn("", value)
+    return count > 0 and "/" not in rest and "\\" not in rest
+
+
+def is_placeholder(name: str) -> bool:
+    """Whether a key is settled only by filling in."""
+    return SIGNS.search(name) is not None and (is_open(name) or key_placeholder(name, 0) == len(name))
+
+
+class Tags:
+    """The `{% ... %}` of Jinja. Of several branches the first one is read, and its values are left open."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+
+    def skip(self, text: str, start: int) -> int | None:
+        """Where reading goes on after the tag at `start`; None where there is no tag."""
+        tag = _TAG.match(text, start)
+        if tag is None:
+            return None
+        name = tag.group(1)
+        if name in ("if", "for", "block", "with", "macro", "filter", "call", "raw"):
+            self.depth += 1
+        elif name.startswith("end") and self.depth:
+            self.depth -= 1
+        elif name in ("else", "elif") and self.depth:
+            return self._after_the_branches(text, tag.end())
+        return tag.end()
+
+    def _after_the_branches(self, text: str, at: int) -> int | None:
+        depth = 1
+        for tag in _TAG.finditer(text, at):
+            if tag.group(1) in ("if", "for"):
+                depth += 1
+            elif tag.group(1) in ("endif", "endfor"):
+                depth -= 1
+                if not depth:
+                    self.depth -= 1
+                    return tag.end()
+        return None

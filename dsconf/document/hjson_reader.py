@@ -9,11 +9,21 @@ import json
 import re
 
 from dsconf.document.hjson_strings import BadString, multi_line, quoted
-from dsconf.document.misread import OTHER_QUOTES, judge, other_quotes, short
+from dsconf.document.misread import OTHER_QUOTES, judge, other_quotes
 from dsconf.document.node import Entry, Kind, Misread, Node, Reading, Relaxation, Span
 from dsconf.document.source import Unusable
-from dsconf.document.strict_json import MAX_DEPTH, STRING, hjson_float
 from dsconf.document.template import SIGNS, bare_placeholder, is_open
+from dsconf.document.tokens import (
+    CLOSES,
+    MAX_DEPTH,
+    STRING,
+    WORDS,
+    hjson_float,
+    short,
+    string_of,
+    too_large,
+    too_long,
+)
 
 _BLANK = re.compile(r"[ \t\r\n]*")
 _COMMENT = re.compile(r"(?:\#|//)[^\r\n]*|/\*.*?\*/", re.DOTALL)
@@ -23,8 +33,6 @@ _KEY_END = re.compile(r"[:{}\[\],]")
 _END_OF_WORD = re.compile(r"[,}\]\#\r\n]|//|/\*|\Z")
 _LINE = re.compile(r"[^\r\n]*")
 _NUMBER = re.compile(r"(-?(?:0|[1-9]\d*))(\.\d+)?([eE][-+]?\d+)?[\t ]*")
-_WORDS = {"true": True, "false": False, "null": None}
-_CLOSES = {"object": "}", "array": "]"}
 
 
 def read_hjson(text: str, first_line: int, refused: Unusable, *, numbers_as_hjson: bool) -> Reading:
@@ -63,8 +71,7 @@ class _Reader:
         if self.misreadings:
             first = self.misreadings[0]
             return self._error(first.why, *first.span)
-        further = problem.span is None or (refused.span is not None and refused.span > problem.span)
-        return refused if further else problem
+        return refused if refused.span is not None and refused.span.start >= self.at else problem
 
     def run(self) -> Node:
         if self.text.startswith("\ufeff"):
@@ -116,7 +123,7 @@ class _Reader:
             if bare and begun and not found:
                 self._note_trailing(comma)
                 break
-            if not bare and found == _CLOSES[top.kind]:
+            if not bare and found == CLOSES[top.kind]:
                 self.at += 1
                 top.span = Span(top.span.start, self.at)
                 stack.pop()
@@ -126,7 +133,7 @@ class _Reader:
             if begun and comma is None:
                 self._note("a missing comma", self.at, self.at + 1)
             node = self._entry(top, found) if top.kind == "object" else self._element(top, found)
-            begun = node.kind not in _CLOSES
+            begun = node.kind not in CLOSES
             if not begun:
                 stack.append(node)
                 if len(stack) > MAX_DEPTH:
@@ -210,8 +217,7 @@ class _Reader:
         plain = _STRICT_STRING.match(self.text, start)
         if plain is not None:
             self.at = plain.end()
-            token = plain.group()
-            return str(json.loads(token)) if "\\" in token else token[1:-1]
+            return string_of(plain.group())
         try:
             if lines and self.text.startswith("'''", start):
                 string, self.at = multi_line(self.text, start)
@@ -231,10 +237,10 @@ class _Reader:
         assert end_of_word is not None
         end = end_of_word.start()
         word = self.text[start:end].strip()
-        if found in "tfn" and word in _WORDS:
+        if found in "tfn" and word in WORDS:
             self.at = start + len(word)
             self._note_blank(start + len(word), end)
-            return _node("null" if word == "null" else "boolean", _WORDS[word], start, start + len(word))
+            return _node("null" if word == "null" else "boolean", WORDS[word], start, start + len(word))
         if found in "-0123456789":
             match = _NUMBER.match(self.text, start)
             if match is not None and match.end() == end:
@@ -269,9 +275,9 @@ class _Reader:
             number = hjson_float(token)
             return number if self.numbers_as_hjson else float(token)
         except ValueError:
-            message = f"a number of {len(token)} digits is too long"
+            message = too_long(token)
         except OverflowError:
-            message = f"{short(token)} is too large for a number: DeepSpeed's reader stops at it"
+            message = too_large(token)
         raise self._error(message, self.at, self.at + len(token))
 
     def _note(self, what: str, start: int, end: int) -> None:
@@ -285,7 +291,9 @@ class _Reader:
         if top.kind == "object" and not self.text.startswith("{", top.span.start):
             return self._error("the file ends where a value is missing", len(self.text))
         line = self.text.count("\n", 0, top.span.start) + self.first_line
-        message = f'the file ends inside the {top.kind} that begins in line {line}: "{_CLOSES[top.kind]}" is missing'
+        message = (
+            f'the file ends inside the {top.kind} that begins in line {line}: "{CLOSES[top.kind]}" is missing'
+        )
         return self._error(message, top.span.start)
 
     def _error(self, message: str, start: int, end: int | None = None) -> Unusable:

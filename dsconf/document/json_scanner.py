@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dsconf.document.node import Document, Entry, Misread, Node, Reading, Relaxation, Span
+from dsconf.document.node import Document, Entry, Misread, Reading, Relaxation, Span
 from dsconf.document.source import Unusable
-from dsconf.document.strict_json import MAX_DEPTH, read_json
-
-__all__ = ["MAX_DEPTH", "Reader", "scan"]
+from dsconf.document.strict_json import read_json
 
 Reader = Literal["json", "hjson", "any"]
 """Who reads: `json.load`, DeepSpeed, or one of them that is not known."""
@@ -25,8 +23,8 @@ def scan(path: str, text: str, start: int = 0, end: int | None = None, *, reader
     relaxations). "hjson" gives the values that DeepSpeed sees: 5e8 is an integer. "any" reads what either takes,
     numbers as `json.load` does, and leaves open what HJSON reads otherwise than it was meant.
 
-    Raises Unusable (rule `json-syntax`), with the place, where the text can't be read, is deeper than `MAX_DEPTH`, or
-    has no object at the top.
+    Raises Unusable (rule `json-syntax`), with the place, where the text can't be read, is too deep, or has no object
+    at the top.
     """
     piece = text[start:end] if start or end is not None else text
     try:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 
+from dsconf.document.tokens import WORDS, short
+
 OTHER_QUOTES = "'`\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
 PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
-_WORDS = {"true", "false", "null"}
 _CONSTANTS = ("NaN", "Infinity", "-Infinity")
 _REMARK = re.compile(r"[ \t]+(?:#|//|/\*).*$")
 _NUMBER = re.compile(r"[+-]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][+-]?[0-9]*)?|0[xX][0-9a-fA-F]+")
-_MORE = re.compile(r'"\s*:|,\s*"|^\S+\s+"')
+_MORE = re.compile(r'"\s*:|,\s*"')
+_GLUED = "text without quotes goes on to the end of its line"
+_LONGEST = 1000
+"""Characters of a text that anybody writes without quotes."""
 _KEY = re.compile(r"[\w\"']+[ \t]*:(?:\s|$)")
 
 
@@ -42,30 +46,32 @@ def judge(text: str, *, below: bool) -> tuple[str | None, str] | None:
     if core in PYTHON_WORDS:
         return PYTHON_WORDS[core], f"{core} is Python: JSON writes {PYTHON_WORDS[core]}"
     if _NUMBER.fullmatch(core) or core in _CONSTANTS:
-        return _number(core), f"{short(core)} is no JSON number" if core == text else _glued(text)
+        return _number(core), f"{short(core)} is no JSON number" if core == text else _GLUED
     if below and _KEY.match(text):
         return None, "the value is missing, and HJSON takes the next line for it"
     if core != text or _MORE.search(text):
         plain = not _MORE.search(core)
-        meant = (core if core in _WORDS else json.dumps(core, ensure_ascii=False)) if plain else None
-        return meant, _glued(text)
+        meant = (core if core in WORDS else json.dumps(core, ensure_ascii=False)) if plain else None
+        return meant, _GLUED
     return None
 
 
-def _glued(text: str) -> str:
-    return f"text without quotes goes on to the end of its line: {short(text)}"
-
-
 def _number(core: str) -> str | None:
+    """The number that Python reads, as JSON."""
+    plain = core.replace("_", "")
     try:
-        return json.dumps(float(core) if not core.lstrip("+-").isdigit() else int(core))
+        return str(int(plain, 0 if plain[:2] in ("0x", "0X") else 10))
+    except ValueError:
+        pass
+    try:
+        return json.dumps(float(plain)) if core not in _CONSTANTS else None
     except ValueError:
         return None
 
 
 def _without_end(text: str) -> str:
     """The text without what closes a value: a comma, brackets that it does not open, a comment."""
-    text = _REMARK.sub("", text)
+    text = _REMARK.sub("", text[:_LONGEST])
     while text[-1:] in ("}", "]", ",", " ", "\t"):
         last = text[-1]
         opens = {"}": "{", "]": "["}.get(last)
@@ -73,8 +79,3 @@ def _without_end(text: str) -> str:
             break
         text = text[:-1]
     return text
-
-
-def short(text: str) -> str:
-    """A piece of a text for a message."""
-    return text if len(text) <= 40 else text[:37] + "..."

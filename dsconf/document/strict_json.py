@@ -1,22 +1,28 @@
 """A reader of strict JSON that keeps positions, comments and duplicates, and never recurses.
 
-It notes as relaxations what DeepSpeed's HJSON reader accepts beside it: comments, trailing commas and a byte order mark.
+It notes as relaxations what DeepSpeed's HJSON reader accepts too: comments, trailing commas and a byte order mark.
 """
 
 from __future__ import annotations
 
-import json
 import re
 
-from dsconf.document.misread import OTHER_QUOTES, odd_word, other_quotes, short
+from dsconf.document.misread import OTHER_QUOTES, odd_word, other_quotes
 from dsconf.document.node import Entry, Node, Reading, Relaxation, Span
 from dsconf.document.source import Unusable
 from dsconf.document.template import SIGNS, Tags, bare_placeholder, is_open, key_placeholder
+from dsconf.document.tokens import (
+    CLOSES,
+    MAX_DEPTH,
+    STRING,
+    WORDS,
+    hjson_float,
+    short,
+    string_of,
+    too_large,
+    too_long,
+)
 
-MAX_DEPTH = 200
-"""A configuration is some six levels deep; `json.load` itself gives up near 1,000."""
-
-STRING = r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z_.+-])"
 _TOKEN = re.compile(
     rf"[ \t\r\n]*(?:(?P<comment>//[^\r\n]*|\#[^\r\n]*|/\*.*?\*/)|(?P<string>{STRING})|(?P<number>{_NUMBER})"
@@ -26,9 +32,6 @@ _TOKEN = re.compile(
 _BLANK = re.compile(r"[ \t\r\n]*")
 _ODD_WORD = re.compile(r"[^\s,:{}\[\]\"']+")
 _CONSTANT = re.compile(r"(?:NaN|-?Infinity)(?![0-9A-Za-z_])")
-_WORDS = {"true": True, "false": False, "null": None}
-_CLOSES = {"object": "}", "array": "]"}
-_LARGEST = 1e10
 
 
 def read_json(
@@ -40,13 +43,6 @@ def read_json(
     of them. Raises Unusable (rule `json-syntax`) with the place in `text`.
     """
     return _Scanner(text, first_line, constants, hjson_numbers).run()
-
-
-def hjson_float(token: str) -> int | float:
-    """The number that HJSON makes of digits with a fraction or an exponent. Raises OverflowError beyond 1.8e308."""
-    number = float(token)
-    whole = int(number)
-    return whole if whole == number and abs(number) < _LARGEST else number
 
 
 class _Scanner:
@@ -120,14 +116,14 @@ class _Scanner:
     def _tree(self, kind: str) -> Node:
         """The value that begins with the present token; containers are kept on a stack of their own."""
         root = self._value(kind)
-        stack = [root] if root.kind in _CLOSES else []
+        stack = [root] if root.kind in CLOSES else []
         begun = False
         """Whether the innermost container holds something, so that a comma may follow."""
         while stack:
             top = stack[-1]
             self.in_key = top.kind == "object"
             kind = self._next()
-            if kind == _CLOSES[top.kind]:
+            if kind == CLOSES[top.kind]:
                 self._note_trailing_comma()
                 top.span = Span(top.span.start, self.at)
                 stack.pop()
@@ -137,7 +133,7 @@ class _Scanner:
                 if kind == "placeholder" and self.in_key:
                     continue  # it stands for whole entries, with their commas
                 if kind != ",":
-                    raise self._unexpected(kind, top, f'a comma or "{_CLOSES[top.kind]}"')
+                    raise self._unexpected(kind, top, f'a comma or "{CLOSES[top.kind]}"')
                 self.comma = Span(self.start, self.at)
                 continue
             self.comma = None
@@ -151,7 +147,7 @@ class _Scanner:
                     raise self._unexpected(kind, top, "a value")
                 node = self._value(kind)
                 top.elements.append(node)
-            begun = node.kind not in _CLOSES
+            begun = node.kind not in CLOSES
             if not begun:
                 stack.append(node)
                 if len(stack) > MAX_DEPTH:
@@ -163,7 +159,7 @@ class _Scanner:
         if kind not in ("string", "placeholder"):
             raise self._unexpected(kind, top, "a key in double quotes")
         key_span = Span(self.start, self.at)
-        key = self._string() if kind == "string" else self.text[slice(*key_span)]
+        key = string_of(self.text[self.start : self.at]) if kind == "string" else self.text[slice(*key_span)]
         was_placeholder = kind == "placeholder"
         self.in_key = False
         kind = self._next()
@@ -185,12 +181,12 @@ class _Scanner:
             return Node("object" if kind == "{" else "array", start)
         token = self.text[start : self.at]
         if kind == "string":
-            node = Node("string", start, self._string())
+            node = Node("string", start, string_of(self.text[self.start : self.at]))
             if self.has_signs and is_open(str(node.scalar)):
                 self.placeholders.append(Span(start, self.at))
                 node.kind = "unknown"
         elif kind == "word":
-            node = Node("null" if token == "null" else "boolean", start, _WORDS[token])
+            node = Node("null" if token == "null" else "boolean", start, WORDS[token])
         elif kind == "number":
             node = Node("number", start, self._number(token))
         elif kind == "placeholder":
@@ -202,20 +198,15 @@ class _Scanner:
         node.span = Span(start, self.at)
         return node
 
-    def _string(self) -> str:
-        token = self.text[self.start : self.at]
-        return str(json.loads(token)) if "\\" in token else token[1:-1]
-
     def _number(self, token: str) -> int | float:
         try:
             if token.lstrip("-").isdigit():
                 return int(token)
             return hjson_float(token) if self.hjson_numbers else float(token)
-        except ValueError:  # Python refuses to convert more than 4,300 digits, json.load likewise
-            raise self._error(f"a number of {len(token)} digits is too long", self.start, self.at) from None
+        except ValueError:
+            raise self._error(too_long(token), self.start, self.at) from None
         except OverflowError:
-            message = f"{short(token)} is too large for a number: DeepSpeed's reader stops at it"
-            raise self._error(message, self.start, self.at) from None
+            raise self._error(too_large(token), self.start, self.at) from None
 
     def _note_trailing_comma(self) -> None:
         if self.comma is not None:

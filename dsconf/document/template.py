@@ -12,13 +12,13 @@ _END = r"(?=[ \t]*(?:[,\]}#\r\n]|//|/\*|\Z))"
 _FILLED = rf"[\w.+-]{{0,40}}{_SIGN}(?:[\w.+/~-]|{_SIGN})*+"
 _BARE = re.compile(_FILLED + _END, re.ASCII)
 _KEY = re.compile(rf"{_FILLED}(?:(?=\s*:)|{_END})", re.ASCII)
-_NAME = re.compile(rf"[A-Z](?:[A-Z0-9]*_[A-Z0-9_]+|[A-Z]+[0-9]*){_END}")
+_NAME = re.compile(rf"[A-Z](?:[A-Z0-9]*_[A-Z0-9_]+|[A-Z]+[0-9]*|\w*_[A-Z]{{2}}\w*){_END}")
 _INSIDE = re.compile(rf"{_VARIABLE}|{_JINJA}|\{{%.{{0,200}}?%\}}")
 _WHOLE = re.compile(_MARKED)
 _TAG = re.compile(r"\{%[-+]?\s*(\w+).*?%\}", re.DOTALL)
-_WORDS = frozenset(
-    "TRUE FALSE NULL NONE NAN INF INFINITY AUTO YES NO ON OFF CPU GPU NVME CUDA FP16 FP32 FP64 FP8 BF16 INT8 FLOAT "
-    "FLOAT16 FLOAT32 BFLOAT16 HALF ADAM ADAMW ADAGRAD LAMB LION SGD MUON".split()
+_WORDS = re.compile(
+    "TRUE|FALSE|NULL|NONE|NAN|INF|INFINITY|AUTO|YES|NO|ON|OFF|CPU|GPU|NVME|CUDA|B?FLOAT[0-9]*|B?FP[0-9]+|BF16|INT[0-9]+"
+    "|HALF|ADAMW?|ADAGRAD|LAMB|LION|SGD|MUON"
 )
 """Values in capitals: a mistake, not a name that a script replaces."""
 
@@ -34,7 +34,7 @@ def bare_placeholder(text: str, start: int) -> int | None:
     match = _BARE.match(text, start)
     if match is None:
         match = _NAME.match(text, start)
-        if match is None or match.group() in _WORDS:
+        if match is None or _WORDS.fullmatch(match.group()):
             return None
     return match.end()
 

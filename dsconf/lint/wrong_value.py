@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dsconf.config.coerce import Invalid, coerce, types_of
-from dsconf.config.effective import Spec
+from dsconf.config.coerce import Node as Spec
 from dsconf.formats.deepspeed.dtypes import short_name
 from dsconf.lint.nearest import nearest
 

@@ -12,7 +12,7 @@ from dsconf.lint.event import Event
 from dsconf.lint.wrong_value import wrong_value
 
 _LENIENT = {"a comment", "a trailing comma", "a byte order mark"}
-"""Relaxations that nobody mistakes for JSON."""
+"""Relaxations that people write on purpose."""
 
 
 def json_syntax(config: Config, facts: Facts) -> Iterator[Event]:
@@ -27,13 +27,14 @@ def json_syntax(config: Config, facts: Facts) -> Iterator[Event]:
 def json_strictness(config: Config, facts: Facts) -> Iterator[Event]:
     """Text that HJSON reads as it was meant, and `json.load` refuses, where the reader is not known."""
     document = config.document
-    if config.context.consumer is not None or document.misreadings or not document.relaxations:
+    if config.context.consumer is not None or document.misreadings:
         return
     odd = [each for each in document.relaxations if each.what not in _LENIENT]
-    first = (odd or document.relaxations)[0]
-    kinds = list(dict.fromkeys(each.what for each in odd or document.relaxations))
-    key = {"what": first.what, "others": ", ".join(kinds[1:]), "lenient": not odd}
-    yield Event("json-strictness", "", first.span, key)
+    if not odd:
+        return
+    first, *others = dict.fromkeys(each.what for each in odd)
+    key = {"what": first, "others": ", ".join(others)}
+    yield Event("json-strictness", "", odd[0].span, key)
 
 
 def unquoted_text(config: Config, facts: Facts) -> Iterator[Event]:

@@ -71,7 +71,7 @@ class _Reader:
         if self.misreadings:
             first = self.misreadings[0]
             return self._error(first.why, *first.span)
-        return refused if refused.span is not None and refused.span.start >= self.at else problem
+        return refused if refused.span is not None and refused.span.start > self.at else problem
 
     def run(self) -> Node:
         if self.text.startswith("\ufeff"):

@@ -23,69 +23,47 @@ BLANK = st.sampled_from(
 )
 NUMBERS = st.sampled_from(
     [
-        "0",
-        "-0",
-        "1",
-        "-12",
-        "1.0",
-        "1e3",
-        "5e8",
-        "1E10",
-        "9999999999.0",
-        "1.5",
-        "1e-8",
-        "1e400",
-        "-1e400",
-        "01",
-        "1.",
-        ".5",
-        "+1",
-        "1_0",
-        "0x1",
-        "1e",
-        "٣",
-        "1٣",
-        "NaN",
-        "-Infinity",
+        *(
+            "0",
+            "-0",
+            "1",
+            "-12",
+            "1.0",
+            "1e3",
+            "5e8",
+            "1E10",
+            "9999999999.0",
+            "1.5",
+            "1e-8",
+            "1e400",
+            "-1e400",
+        ),
+        *("01", "1.", ".5", "+1", "1_0", "0x1", "1e", "٣", "1٣", "NaN", "-Infinity"),
     ]
 )
 WORDS = st.sampled_from(
     [
-        "true",
-        "false",
-        "null",
-        "True",
-        "False",
-        "None",
-        "auto",
-        "cpu",
-        "/a/b",
-        "http://x",
-        "a#b",
-        "no-",
-        "truex",
-        "nullx",
-        "t",
-        "f",
-        "n",
-        "-",
+        *("true", "false", "null", "True", "False", "None", "auto", "cpu", "/a/b", "http://x", "a#b", "no-"),
+        *("truex", "nullx", "t", "f", "n", "-"),
     ]
 )
 QUOTED = st.sampled_from(
     [
-        '"a"',
-        "'a'",
-        '""',
-        "''",
-        '"\'"',
-        "'\"'",
-        "'\\''",
-        '"\\u00e9"',
-        '"\\u+1_2"',
-        '"\\u-001"',
-        '"\\ud83d\\ude00"',
+        *(
+            '"a"',
+            "'a'",
+            '""',
+            "''",
+            '"\'"',
+            "'\"'",
+            "'\\''",
+            '"\\u00e9"',
+            '"\\u+1_2"',
+            '"\\u-001"',
+            '"\\ud83d\\ude00"',
+        ),
+        *('"\\ud83dx"', '"\\ud83d\\u12"', '"\\x"', '"\t"', '"', "'", '"\\'),
     ]
-    + ['"\\ud83dx"', '"\\ud83d\\u12"', '"\\x"', '"\t"', '"', "'", '"\\']
 )
 LINES = st.sampled_from(
     [
@@ -182,11 +160,11 @@ def agrees(text: str) -> None:
     elif not result.placeholders:
         assert isinstance(expected, dict)
         assert repr(result.root.plain()) == repr(expected)
-        for each in (*result.relaxations, *result.misreadings):
-            assert 0 <= each.span.start <= each.span.end <= len(text)
+        for relaxation in result.relaxations:
+            assert 0 <= relaxation.span.start <= relaxation.span.end <= len(text)
         for each in result.misreadings:
-            if each.node is not None:
-                assert each.node.scalar == each.text == text[slice(*each.span)].strip()
+            assert each.text == text[slice(*each.span)]
+            assert each.node is None or each.node.scalar == each.text
 
 
 @given(TEXTS)
@@ -247,7 +225,7 @@ def test_spans() -> None:
     assert shown("zero_optimization", "reduce_bucket_size") == ("'reduce_bucket_size'", "5e8")
     assert shown("zero_optimization", "offload_param", "device") == ("device", "cpu")
     assert shown("betas") == ("betas", "[0.9\n    0.95]")
-    assert shown("note")[1].startswith("'''\n") and shown("note")[1].endswith("two\n    '''")
+    assert shown("note") == ("note", "'''\n    one\n      two\n    '''")
     assert text[slice(*document.root.span)] == text.strip()
 
 
@@ -350,7 +328,7 @@ def test_text_that_means_what_it_says(value: str) -> None:
         ("{a: 1} b", "there is more text after the end of the object", "b"),
         ('{"a": 1e400}', "1e400 is too large for a number: DeepSpeed's reader stops at it", "1e400"),
         ("{a: 1e400}", "1e400 is too large for a number: DeepSpeed's reader stops at it", "1e400"),
-        ("[1\n]", "the top level is an array, not an object {...}", "[1\n]"),
+        ("[1\n]", "the top level is an array, not an object {...}", "["),
         ('{"a": {"b": True}}', "True is Python: JSON writes true", "True}}"),
         ('{"a": [cpu]}', "text without quotes goes on to the end of its line", "cpu]}"),
     ],
@@ -376,30 +354,30 @@ def test_depth() -> None:
 @pytest.mark.parametrize(
     "piece",
     [
-        "[",
-        "{a:",
-        "/*",
-        "'",
-        "'''",
-        "''",
-        "n,",
-        "1,",
-        "}",
-        "]",
-        " ",
-        "\u00a0",
-        "\\",
-        "-",
-        "x",
-        "x ",
-        "// c\n",
-        "a:1\n",
-        "''\n",
-    ]
-    + ["__a", "$", "${", "{{a", "{%", "{%if%}", "<a", "@a", "%(a", "A_", "__a__"],
+        *(
+            "[",
+            "}",
+            "]",
+            "'",
+            " ",
+            "x",
+            "-",
+            "\\",
+            "\u00a0",
+            "{a:",
+            "/*",
+            "'''",
+            "''",
+            "n,",
+            "1,",
+            "// c\n",
+            "a:1\n",
+        ),
+        *("''\n", "$", "__a", "${", "{{a", "{%", "{%if%}", "<a", "@a", "%(a", "A_", "__a__"),
+    ],
 )
 @pytest.mark.parametrize("start", ["", "{a: ", "a: [1\n", "{a: '''\n", '{"a": "'])
 def test_long_nonsense_takes_no_time(piece: str, start: str) -> None:
-    """Quadratic work on 100,000 pieces would take minutes."""
-    read(start + piece * 100_000)
-    read(start + piece * 100_000 + '"}')
+    """Quadratic work on 30,000 pieces would take half a minute."""
+    read(start + piece * 30_000)
+    read(start + piece * 30_000 + '"}')

@@ -191,14 +191,14 @@ class _Reader:
 
     def _value(self, found: str, wanted: str, *, below: bool) -> Node:
         start = self.at
-        if found in "{[":
-            self.at += 1
-            return Node("object" if found == "{" else "array", start)
         end = bare_placeholder(self.text, start) if found not in "\"'" else None
         if end is not None:
             self.at = end
             self.placeholders.append(Span(start, end))
             node = Node("unknown", start)
+        elif found in "{[":
+            self.at += 1
+            return Node("object" if found == "{" else "array", start)
         elif found in "\"'":
             node = Node("string", start, self._quoted(lines=True))
             if self.has_signs and is_open(str(node.scalar)):

@@ -55,8 +55,9 @@ class _Scanner:
         self.relaxations: list[Relaxation] = []
         self.placeholders: list[Span] = []
         self.tags = Tags()
+        self.branches = 0
+        """How many branches of a template are open, whose values are left open too."""
         self.has_signs = SIGNS.search(text) is not None
-        self.in_key = False
         self.start = 0
         self.comma: Span | None = None
 
@@ -74,12 +75,12 @@ class _Scanner:
             raise self._error("there is more text after the end of the object", self.start)
         return Reading(root, self.relaxations, self.placeholders, [])
 
-    def _next(self) -> str:
+    def _next(self, in_key: bool = False) -> str:
         """Move to the next token that is no comment; its kind (a mark is its own kind) and span are left behind."""
         while True:
             match = _TOKEN.match(self.text, self.at)
             if match is None:
-                kind = self._odd()
+                kind = self._odd(in_key)
                 if kind is None:
                     continue
                 return kind
@@ -90,7 +91,7 @@ class _Scanner:
                 continue
             return match.group(kind) if kind == "mark" else kind
 
-    def _odd(self) -> str | None:
+    def _odd(self, in_key: bool) -> str | None:
         """The token where JSON has none: a placeholder, None for a tag that is passed over. Raises Unusable."""
         blank = _BLANK.match(self.text, self.at)
         start = blank.end() if blank else self.at
@@ -98,8 +99,9 @@ class _Scanner:
         if after is not None:
             self.placeholders.append(Span(start, after))
             self.at = after
+            self.branches = self.tags.depth
             return None
-        end = (key_placeholder if self.in_key else bare_placeholder)(self.text, start)
+        end = (key_placeholder if in_key else bare_placeholder)(self.text, start)
         if end is not None:
             self.placeholders.append(Span(start, end))
             self.start, self.at = start, end
@@ -117,30 +119,32 @@ class _Scanner:
         """The value that begins with the present token; containers are kept on a stack of their own."""
         root = self._value(kind)
         stack = [root] if root.kind in CLOSES else []
-        begun = False
-        """Whether the innermost container holds something, so that a comma may follow."""
+        begun = loose = False
+        """Whether a comma has to follow, since the innermost container holds something; whether one may."""
         while stack:
             top = stack[-1]
-            self.in_key = top.kind == "object"
-            kind = self._next()
+            in_object = top.kind == "object"
+            kind = self._next(in_object)
             if kind == CLOSES[top.kind]:
                 self._note_trailing_comma()
                 top.span = Span(top.span.start, self.at)
                 stack.pop()
-                begun = True
+                begun, loose = True, False
                 continue
-            if begun and self.comma is None:
-                if kind == "placeholder" and self.in_key:
-                    continue  # it stands for whole entries, with their commas
+            if (begun and self.comma is None) or (loose and kind == ","):
+                if kind == "placeholder" and in_object:
+                    begun, loose = False, True  # it stands for whole entries, with or without their commas
+                    continue
                 if kind != ",":
                     raise self._unexpected(kind, top, f'a comma or "{CLOSES[top.kind]}"')
                 self.comma = Span(self.start, self.at)
+                loose = False
                 continue
             self.comma = None
-            if top.kind == "object":
+            if in_object:
                 node = self._entry(kind, top)
                 if node is None:
-                    begun = True
+                    begun, loose = False, True
                     continue
             else:
                 if kind in ("}", ",", ":", "end"):
@@ -150,6 +154,7 @@ class _Scanner:
             begun = node.kind not in CLOSES
             if not begun:
                 stack.append(node)
+                loose = False
                 if len(stack) > MAX_DEPTH:
                     raise self._error(f"nested more than {MAX_DEPTH} levels deep", node.span.start)
         return root
@@ -161,7 +166,6 @@ class _Scanner:
         key_span = Span(self.start, self.at)
         key = string_of(self.text[self.start : self.at]) if kind == "string" else self.text[slice(*key_span)]
         was_placeholder = kind == "placeholder"
-        self.in_key = False
         kind = self._next()
         if kind != ":":
             if was_placeholder:
@@ -181,7 +185,7 @@ class _Scanner:
             return Node("object" if kind == "{" else "array", start)
         token = self.text[start : self.at]
         if kind == "string":
-            node = Node("string", start, string_of(self.text[self.start : self.at]))
+            node = Node("string", start, string_of(token))
             if self.has_signs and is_open(str(node.scalar)):
                 self.placeholders.append(Span(start, self.at))
                 node.kind = "unknown"
@@ -193,7 +197,7 @@ class _Scanner:
             node = Node("unknown", start)
         else:
             raise self._error(f'"{token}" stands where a value should be', start)
-        if self.tags.depth:
+        if self.branches:
             node.kind = "unknown"
         node.span = Span(start, self.at)
         return node

@@ -11,7 +11,7 @@ _SIGN = rf"(?>{_VARIABLE}|{_JINJA}|{_MARKED})"
 _END = r"(?=[ \t]*(?:[,\]}#\r\n]|//|/\*|\Z))"
 _FILLED = rf"[\w.+-]{{0,40}}{_SIGN}(?:[\w.+/~-]|{_SIGN})*+"
 _BARE = re.compile(_FILLED + _END, re.ASCII)
-_KEY = re.compile(rf"{_FILLED}(?:(?=\s*:)|{_END})", re.ASCII)
+_KEY = re.compile(rf"{_FILLED}(?=[\s:,}}]|\Z)", re.ASCII)
 _NAME = re.compile(rf"[A-Z](?:[A-Z0-9]*_[A-Z0-9_]+|[A-Z]+[0-9]*|\w*_[A-Z]{{2}}\w*){_END}")
 _INSIDE = re.compile(rf"{_VARIABLE}|{_JINJA}|\{{%.{{0,200}}?%\}}")
 _WHOLE = re.compile(_MARKED)

@@ -12,7 +12,7 @@ from dsconf.document.hjson_strings import BadString, multi_line, quoted
 from dsconf.document.misread import OTHER_QUOTES, judge, other_quotes
 from dsconf.document.node import Entry, Kind, Misread, Node, Reading, Relaxation, Span
 from dsconf.document.source import Unusable
-from dsconf.document.template import SIGNS, bare_placeholder, is_open
+from dsconf.document.template import bare_placeholder, is_open
 from dsconf.document.tokens import (
     CLOSES,
     MAX_DEPTH,
@@ -62,7 +62,6 @@ class _Reader:
         self.relaxations: list[Relaxation] = []
         self.placeholders: list[Span] = []
         self.misreadings: list[Misread] = []
-        self.has_signs = SIGNS.search(text) is not None
 
     def explained(self, problem: Unusable, refused: Unusable) -> Unusable:
         """The error that tells most of a text that JSON and HJSON both refuse."""
@@ -201,7 +200,7 @@ class _Reader:
             return Node("object" if found == "{" else "array", start)
         elif found in "\"'":
             node = Node("string", start, self._quoted(lines=True))
-            if self.has_signs and is_open(str(node.scalar)):
+            if is_open(str(node.scalar)):
                 self.placeholders.append(Span(start, self.at))
                 node.kind = "unknown"
         elif found in "}],:":

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import re
 
-from dsconf.document.misread import OTHER_QUOTES, odd_word, other_quotes
 from dsconf.document.node import Entry, Node, Reading, Relaxation, Span
 from dsconf.document.source import Unusable
-from dsconf.document.template import SIGNS, Tags, bare_placeholder, is_open, key_placeholder
 from dsconf.document.tokens import (
     CLOSES,
     MAX_DEPTH,
@@ -25,10 +23,12 @@ from dsconf.document.tokens import (
 
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z_.+-])"
 _TOKEN = re.compile(
-    rf"[ \t\r\n]*(?:(?P<comment>//[^\r\n]*|\#[^\r\n]*|/\*.*?\*/)|(?P<string>{STRING})|(?P<number>{_NUMBER})"
-    r"|(?P<word>true|false|null)(?![0-9A-Za-z_])|(?P<mark>\{(?![{%])|[}\[\],:])|(?P<end>\Z))",
+    rf"[ \t\r\n]*(?:(?P<string>{STRING})|(?P<mark>[:,}}\[\]]|\{{(?![{{%]))|(?P<number>{_NUMBER})"
+    r"|(?P<word>true|false|null)(?![0-9A-Za-z_])|(?P<comment>//[^\r\n]*|\#[^\r\n]*|/\*.*?\*/)|(?P<end>\Z))",
     re.DOTALL,
 )
+_SIGNS = re.compile(r"[$<@]|__|\{\{|\{%|%\(")
+"""What every placeholder in a string has."""
 _BLANK = re.compile(r"[ \t\r\n]*")
 _ODD_WORD = re.compile(r"[^\s,:{}\[\]\"']+")
 _CONSTANT = re.compile(r"(?:NaN|-?Infinity)(?![0-9A-Za-z_])")
@@ -54,10 +54,9 @@ class _Scanner:
         self.at = 0
         self.relaxations: list[Relaxation] = []
         self.placeholders: list[Span] = []
-        self.tags = Tags()
         self.branches = 0
         """How many branches of a template are open, whose values are left open too."""
-        self.has_signs = SIGNS.search(text) is not None
+        self.has_signs = _SIGNS.search(text) is not None
         self.start = 0
         self.comma: Span | None = None
 
@@ -95,12 +94,14 @@ class _Scanner:
         """The token where JSON has none: a placeholder, None for a tag that is passed over. Raises Unusable."""
         blank = _BLANK.match(self.text, self.at)
         start = blank.end() if blank else self.at
-        after = self.tags.skip(self.text, start) if self.text.startswith("{%", start) else None
-        if after is not None:
-            self.placeholders.append(Span(start, after))
-            self.at = after
-            self.branches = self.tags.depth
-            return None
+        from dsconf.document.template import bare_placeholder, key_placeholder, skip_tag  # few files need it
+
+        if self.text.startswith("{%", start):
+            after, self.branches = skip_tag(self.text, start, self.branches)
+            if after is not None:
+                self.placeholders.append(Span(start, after))
+                self.at = after
+                return None
         end = (key_placeholder if in_key else bare_placeholder)(self.text, start)
         if end is not None:
             self.placeholders.append(Span(start, end))
@@ -186,7 +187,7 @@ class _Scanner:
         token = self.text[start : self.at]
         if kind == "string":
             node = Node("string", start, string_of(token))
-            if self.has_signs and is_open(str(node.scalar)):
+            if self.has_signs and self._is_open(str(node.scalar)):
                 self.placeholders.append(Span(start, self.at))
                 node.kind = "unknown"
         elif kind == "word":
@@ -201,6 +202,11 @@ class _Scanner:
             node.kind = "unknown"
         node.span = Span(start, self.at)
         return node
+
+    def _is_open(self, string: str) -> bool:
+        from dsconf.document.template import is_open  # few files need it
+
+        return is_open(string)
 
     def _number(self, token: str) -> int | float:
         try:
@@ -219,6 +225,8 @@ class _Scanner:
 
     def _odd_text(self, start: int) -> Unusable:
         """The error for text that begins no token."""
+        from dsconf.document.misread import OTHER_QUOTES, odd_word, other_quotes  # few files need it
+
         found = self.text[start]
         if found == '"':
             return self._bad_string(start)

@@ -16,14 +16,12 @@ _NAME = re.compile(rf"[A-Z](?:[A-Z0-9]*_[A-Z0-9_]+|[A-Z]+[0-9]*|\w*_[A-Z]{{2}}\w
 _INSIDE = re.compile(rf"{_VARIABLE}|{_JINJA}|\{{%.{{0,200}}?%\}}")
 _WHOLE = re.compile(_MARKED)
 _TAG = re.compile(r"\{%[-+]?\s*(\w+).*?%\}", re.DOTALL)
+_OPENING = ("if", "for", "block", "with", "macro", "filter", "call", "raw")
 _WORDS = re.compile(
     "TRUE|FALSE|NULL|NONE|NAN|INF|INFINITY|AUTO|YES|NO|ON|OFF|CPU|GPU|NVME|CUDA|B?FLOAT[0-9]*|B?FP[0-9]+|BF16|INT[0-9]+"
     "|HALF|ADAMW?|ADAGRAD|LAMB|LION|SGD|MUON"
 )
 """Values in capitals: a mistake, not a name that a script replaces."""
-
-SIGNS = re.compile(r"[$<@]|__|\{\{|\{%|%\(")
-"""What every placeholder inside of a string has."""
 
 
 def bare_placeholder(text: str, start: int) -> int | None:
@@ -55,37 +53,34 @@ def is_open(value: str) -> bool:
 
 def is_placeholder(name: str) -> bool:
     """Whether a key is settled only by filling in."""
-    return SIGNS.search(name) is not None and (is_open(name) or key_placeholder(name, 0) == len(name))
+    return is_open(name) or key_placeholder(name, 0) == len(name)
 
 
-class Tags:
-    """The `{% ... %}` of Jinja. Of several branches the first one is read, and its values are left open."""
+def skip_tag(text: str, start: int, depth: int) -> tuple[int | None, int]:
+    """Where reading goes on after the `{% ... %}` of Jinja at `start`, and how many branches are open then.
 
-    def __init__(self) -> None:
-        self.depth = 0
+    `depth` of them are open before it. Of several branches the first one is read. None where there is no whole tag.
+    """
+    tag = _TAG.match(text, start)
+    if tag is None:
+        return None, depth
+    name = tag.group(1)
+    if name in _OPENING:
+        return tag.end(), depth + 1
+    if name.startswith("end") and depth:
+        return tag.end(), depth - 1
+    if name in ("else", "elif") and depth:
+        return _after_the_branches(text, tag.end()), depth - 1
+    return tag.end(), depth
 
-    def skip(self, text: str, start: int) -> int | None:
-        """Where reading goes on after the tag at `start`; None where there is no tag."""
-        tag = _TAG.match(text, start)
-        if tag is None:
-            return None
-        name = tag.group(1)
-        if name in ("if", "for", "block", "with", "macro", "filter", "call", "raw"):
-            self.depth += 1
-        elif name.startswith("end") and self.depth:
-            self.depth -= 1
-        elif name in ("else", "elif") and self.depth:
-            return self._after_the_branches(text, tag.end())
-        return tag.end()
 
-    def _after_the_branches(self, text: str, at: int) -> int | None:
-        depth = 1
-        for tag in _TAG.finditer(text, at):
-            if tag.group(1) in ("if", "for"):
-                depth += 1
-            elif tag.group(1) in ("endif", "endfor"):
-                depth -= 1
-                if not depth:
-                    self.depth -= 1
-                    return tag.end()
-        return None
+def _after_the_branches(text: str, at: int) -> int | None:
+    depth = 1
+    for tag in _TAG.finditer(text, at):
+        if tag.group(1) in ("if", "for"):
+            depth += 1
+        elif tag.group(1) in ("endif", "endfor"):
+            depth -= 1
+            if not depth:
+                return tag.end()
+    return None

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from dsconf.config.effective import Config, Spec, Written, spec_at
 from dsconf.document.node import UNKNOWN, Document, Span
-from dsconf.document.template import is_placeholder
 from dsconf.lint.event import Event
 from dsconf.lint.homes import home_of
 from dsconf.lint.nearest import nearest
@@ -20,7 +19,7 @@ def events(config: Config) -> Iterator[Event]:
     for item in config.written:
         if _is_unread(config, item):
             continue
-        if config.document.placeholders and is_placeholder(item.entry.key):
+        if config.document.placeholders and _is_open(item.entry.key):
             continue
         if item.spec is None:
             raises = item.section.get("unknown") == "raises"
@@ -91,6 +90,13 @@ def _duplicates(document: Document) -> Iterator[Event]:
                 key = {"name": entry.key, "value": entry.node.plain(), "section": ".".join(path)}
                 yield Event("duplicate-key", ".".join((*path, entry.key)), entry.key_span, key, place)
             first.setdefault(entry.key, entry.key_span)
+
+
+def _is_open(name: str) -> bool:
+    """Whether the name of a key is settled only when a template is filled in."""
+    from dsconf.document.template import is_placeholder  # few files need it
+
+    return is_placeholder(name)
 
 
 def _is_remark(name: str) -> bool:

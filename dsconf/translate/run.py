@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dsconf import __version__
 from dsconf.config.context import Context
 from dsconf.config.effective import Config
+from dsconf.document.node import UNKNOWN
 from dsconf.document.source import Unusable
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.deepspeed.read import read
@@ -61,10 +62,25 @@ def translate(
     ]
     if errors:
         raise Refused(result._replace(findings=errors, missing_context=()))
+    unfilled = _unfilled(config)
+    if unfilled is not None:
+        refused = unusable_result(path, unfilled, rules, context)
+        raise Refused(
+            refused._replace(findings=[each._replace(severity="error") for each in refused.findings])
+        )
     reading = read(config)
     plan = reading.plan.model_copy(update={"wrapping": Wrapping(block_classes=tuple(blocks))})
     writing = write(plan, _origin(path, reading), _labels(config, reading))
     return Translation(writing.code, assemble(config, reading, writing.landings, target))
+
+
+def _unfilled(config: Config) -> Unusable | None:
+    """Why a template can't be translated: the first of its values that nothing settles."""
+    for item in config.written:
+        if item.entry.node.plain() is UNKNOWN and item.path not in config.overrides:
+            message = f"the file leaves {item.path} open: say it with --set, or fill the template in first"
+            return Unusable("template-placeholder", message, item.entry.span, config.document.text)
+    return None
 
 
 def _origin(path: str, reading: Reading) -> str:

@@ -46,7 +46,7 @@ def judge(text: str, *, below: bool) -> tuple[str | None, str] | None:
     if core in PYTHON_WORDS:
         return PYTHON_WORDS[core], f"{core} is Python: JSON writes {PYTHON_WORDS[core]}"
     if _NUMBER.fullmatch(core) or core in _CONSTANTS:
-        return _number(core), f"{short(core)} is no JSON number" if core == text else _GLUED
+        return _number(core), f"{short(core)} is no JSON number"
     if below and _KEY.match(text):
         return None, "the value is missing, and HJSON takes the next line for it"
     if core != text or _MORE.search(text):

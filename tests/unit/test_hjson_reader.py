@@ -276,7 +276,7 @@ def test_nothing_is_an_empty_object_to_hjson_alone(text: str) -> None:
         ('"a": .5', ".5", "0.5", ".5 is no JSON number"),
         ('"a": 01', "01", "1", "01 is no JSON number"),
         ('"a": 0x10', "0x10", "16", "0x10 is no JSON number"),
-        ('"a": 1_000,', "1_000,", "1000", "text without quotes goes on to the end of its line"),
+        ('"a": 1_000,', "1_000,", "1000", "1_000 is no JSON number"),
         ('"a": 1e', "1e", None, "1e is no JSON number"),
         ('"a": NaN', "NaN", None, "NaN is no JSON number"),
         ('"a": 2 "b": 3', '2 "b": 3', None, "text without quotes goes on to the end of its line"),

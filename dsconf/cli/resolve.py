@@ -27,17 +27,15 @@ def command(source: str, show_all: bool, output_format: str, **options: Any) -> 
     """
     from dsconf.config.effective import Config
     from dsconf.config.resolve import known, resolve
-    from dsconf.document.json_scanner import scan
-    from dsconf.document.source import Unusable, read_text
+    from dsconf.document.source import Unusable
     from dsconf.formats.deepspeed.keys import load_keys
-    from dsconf.lint.engine import refuse_relaxations, unusable_result
+    from dsconf.lint.engine import open_document, unusable_result
     from dsconf.lint.index import load_rules
     from dsconf.lint.report import reporter
 
     context = Circumstances(options).context(source)
     try:
-        document = scan(source, read_text(source))
-        refuse_relaxations(document, context)
+        document = open_document(source, context)
     except Unusable as problem:
         click.echo(reporter("full")([unusable_result(source, problem, load_rules(), context)]), err=True)
         raise SystemExit(2) from None

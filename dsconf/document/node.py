@@ -102,26 +102,57 @@ class Relaxation(NamedTuple):
     span: Span
 
 
+class Misread(NamedTuple):
+    """Text without quotes that HJSON reads as something else than its writer most likely meant."""
+
+    node: Node | None
+    """The value; None where it is a key."""
+    span: Span
+    text: str
+    """What HJSON reads."""
+    meant: str | None
+    """What was meant, as JSON; None where that is open."""
+    why: str
+    """What is wrong with it, in words."""
+
+
+class Reading(NamedTuple):
+    """What a reader made of a text: the tree and all that is remarkable about the way to it."""
+
+    root: Node
+    relaxations: list[Relaxation]
+    """What `json.load` refuses, in the order of the text; empty where it reads the same."""
+    placeholders: list[Span]
+    """What is filled in before anybody reads the text. Where there are any, the file is a template."""
+    misreadings: list[Misread]
+
+
 class Document:
     """A parsed file: its text, its tree, and the places of both."""
 
-    __slots__ = ("_line_starts", "language", "path", "relaxations", "root", "text")
+    __slots__ = (
+        "_line_starts",
+        "language",
+        "misreadings",
+        "path",
+        "placeholders",
+        "relaxations",
+        "root",
+        "text",
+    )
 
     def __init__(
-        self,
-        path: str,
-        text: str,
-        root: Node,
-        relaxations: list[Relaxation],
-        *,
-        language: Literal["json", "python"] = "json",
+        self, path: str, text: str, reading: Reading, *, language: Literal["json", "python"] = "json"
     ) -> None:
         self.path = path
         self.language = language
         self.text = text
-        self.root = root
-        self.relaxations = relaxations
+        self.root, self.relaxations, self.placeholders, self.misreadings = reading
         self._line_starts = line_starts(text)
+
+    def misread(self, node: Node) -> Misread | None:
+        """What is known of a value that HJSON reads as something else than was meant; None for all others."""
+        return next((each for each in self.misreadings if each.node is node), None)
 
     def position(self, offset: int) -> tuple[int, int]:
         """The 1-based line and column (code points) of an offset."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from dsconf.config.context import CONSUMER_NAMES, Context
 from dsconf.config.derive import facts_of
 from dsconf.config.effective import Config
-from dsconf.document.json_scanner import scan
-from dsconf.document.node import UNKNOWN, Document, Node, Span
+from dsconf.document.json_scanner import Reader, scan
+from dsconf.document.node import UNKNOWN, Document, Node, Reading, Span
 from dsconf.document.source import Unusable, check_file, decode, read_text
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.checks import CHECKS
@@ -59,8 +59,7 @@ def lint_text(
     if language_of(path) is not None:
         return _lint_inside(path, text, rules, context)
     try:
-        document = scan(path, text)
-        refuse_relaxations(document, context)
+        document = parse(path, text, context)
     except Unusable as problem:
         return unusable_result(path, problem, rules, context)
     table = load_keys(context.deepspeed_version)
@@ -76,7 +75,7 @@ def _lint_inside(path: str, text: str, rules: list[Rule], context: Context) -> R
     """Lint every config inside a file of another language, as one result."""
     table = load_keys(context.deepspeed_version)
     try:
-        documents = documents_inside(path, text, table)
+        documents = documents_inside(path, text, table, scan)
     except ValueError as error:
         return Result(path, [], skipped=str(error), text=text)
     if not documents:
@@ -90,13 +89,22 @@ def _lint_inside(path: str, text: str, rules: list[Rule], context: Context) -> R
     )
 
 
-def refuse_relaxations(document: Document, context: Context) -> None:
-    """Raises Unusable where the consumer reads strict JSON and the file is not."""
-    if document.relaxations and context.consumer not in (None, "deepspeed"):
+def open_document(path: str, context: Context) -> Document:
+    """The Document of a JSON file, as the consumer reads it. Raises Unusable where it can't."""
+    return parse(path, read_text(path), context)
+
+
+def parse(path: str, text: str, context: Context, start: int = 0, end: int | None = None) -> Document:
+    """The Document of a text, or of a piece of it, as the consumer reads it. Raises Unusable where it can't."""
+    consumer = context.consumer
+    reader: Reader = "any" if consumer is None else "hjson" if consumer == "deepspeed" else "json"
+    document = scan(path, text, start, end, reader=reader)
+    if document.relaxations and consumer is not None and reader == "json":
         what, span = document.relaxations[0]
-        reader = CONSUMER_NAMES[context.consumer]
-        message = f"{reader} reads this file with json.load, which refuses {what}"
+        name = CONSUMER_NAMES[consumer]
+        message = f"{name} reads this file with json.load, which refuses {what}"
         raise Unusable("json-syntax", message, span, document.text)
+    return document
 
 
 def lint_config(config: Config, rules: list[Rule]) -> Result:
@@ -137,7 +145,7 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
     found.sort(key=lambda each: (each.span, each.finding.code))
     undecided |= {name for name, _ in missing}
     document = config.document
-    findings = _with_fixes(found, document)
+    findings = _with_fixes(found, document, config.context)
     return Result(
         document.path, findings, missing_context=tuple(missing), text=document.text, documents=(document,),
         undecided=frozenset(undecided),
@@ -153,14 +161,14 @@ class _Found(NamedTuple):
     """Where the finding's own entry begins."""
 
 
-def _with_fixes(found: list[_Found], document: Document) -> list[Finding]:
+def _with_fixes(found: list[_Found], document: Document, context: Context) -> list[Finding]:
     """The findings with their fixes; each of these costs to read the text again, so that there are not too many."""
     left = max(1, _CHECKED // len(document.text))
     findings = []
 
     def read(text: str) -> Document:
         if language_of(document.path) is None:
-            return scan(document.path, text)
+            return parse(document.path, text, context)
         start, end = document.root.span
         return scan(document.path, text, start, end + len(text) - len(document.text))
 
@@ -229,9 +237,9 @@ def _related(rule: Rule, config: Config, scope: Scope, primary: str) -> Iterator
 def unusable_result(path: str, problem: Unusable, rules: list[Rule], context: Context) -> Result:
     """The result for a file that can't be read: one finding, of the rule that the problem names."""
     rule = next(rule for rule in rules if rule["name"] == problem.rule)
-    document = Document(path, problem.text or "", Node("object", 0), [])
+    document = Document(path, problem.text or "", Reading(Node("object", 0), [], [], []))
     config = Config(document, {"keys": {}}, context)
-    scope = Scope(config, facts_of(config))
+    scope = Scope(config, facts_of(config), {"refused": True})
     severity, fails = scope.first(rule["severity"]), scope.first(rule["fails"])
     place = place_of(document, problem.span or Span(0, 0))
     finding = Finding(

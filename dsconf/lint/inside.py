@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dsconf.config.effective import Spec
-from dsconf.document.json_scanner import scan
-from dsconf.document.node import Document, Node
+from dsconf.document.node import Document, Node, Reading
 from dsconf.document.source import Unusable
 from dsconf.lint.recognise import shaped_like_deepspeed
 
@@ -19,10 +18,12 @@ def language_of(path: str) -> str | None:
     return _LANGUAGES.get(os.path.splitext(path)[1].lower())  # noqa: PTH122
 
 
-def documents_inside(path: str, text: str, table: Spec) -> list[Document]:
+def documents_inside(
+    path: str, text: str, table: Spec, scan: Callable[[str, str, int, int], Document]
+) -> list[Document]:
     """The configs inside such a file, in the order of the text; their positions are those in the file.
 
-    What does not parse is no config: examples leave things out. Raises ValueError, with the reason, for a Python file
+    `scan` reads a piece of a text. What does not parse is no config: examples leave things out. Raises ValueError, with the reason, for a Python file
     that can't be read.
     """
     language = language_of(path)
@@ -55,7 +56,7 @@ def _in_python(path: str, text: str, table: Spec) -> list[Document]:
 
 def _configs(path: str, text: str, node: Node, table: Spec) -> Iterator[Document]:
     """The outermost configs in a tree: it may be a table of configs by name."""
-    document = Document(path, text, node, [], language="python")
+    document = Document(path, text, Reading(node, [], [], []), language="python")
     if shaped_like_deepspeed(document, table):
         yield document
         return

@@ -19,6 +19,8 @@ def events(config: Config) -> Iterator[Event]:
     for item in config.written:
         if _is_unread(config, item):
             continue
+        if config.document.placeholders and _is_open(item.entry.key):
+            continue
         if item.spec is None:
             raises = item.section.get("unknown") == "raises"
             if not item.section.get("open") and (raises or not _is_remark(item.entry.key)):
@@ -99,6 +101,13 @@ def _duplicates(document: Document) -> Iterator[Event]:
             last[entry.key] = value
 
 
+def _is_open(name: str) -> bool:
+    """Whether the name of a key is settled only when a template is filled in."""
+    from dsconf.document.template import is_placeholder  # few files need it
+
+    return is_placeholder(name)
+
+
 def _is_remark(name: str) -> bool:
     """Whether a key is meant for readers: people write remarks as "_comment" or "//", editors want "$schema"."""
     return name.startswith(("_", "//", "#", "$")) or name.lower() in ("comment", "comments")
@@ -160,8 +169,8 @@ def _removed(item: Written) -> Event:
 
 def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
     spec, reader = item.spec or {}, item.section.get("reader", "raw")
-    if item.entry.node.plain() is UNKNOWN:
-        return
+    if item.entry.node.plain() is UNKNOWN or config.document.misread(item.entry.node):
+        return  # of what HJSON misreads a rule of its own tells
     found = wrong_value(spec, reader, item.entry.node.plain(), strict=config.strict(item.path))
     if found is not None:
         key = {"name": item.entry.key, "path": item.path, **found}

@@ -10,8 +10,8 @@ from dsconf.lint.nearest import nearest
 
 Rule = dict[str, Any]
 
-ALWAYS = "reader"
-"""The kind of the rules that say why a file is unusable: they can't be left out."""
+ALWAYS = ("unreadable-file", "json-syntax")
+"""The rules that say why a file is unusable: they can't be left out."""
 _EXACT = 100
 _BEGINNING = re.compile(r"[A-Z]+[0-9]*")
 _CODE = re.compile(r"[A-Za-z]+[0-9]+")
@@ -71,4 +71,4 @@ class Choice:
             for selector, layer, selects in self._chosen
             if (rank := exactness(selector, rule)) >= 0
         ]
-        return rule["kind"] == ALWAYS or (bool(ranks) and not max(ranks)[2])
+        return rule["name"] in ALWAYS or (bool(ranks) and not max(ranks)[2])

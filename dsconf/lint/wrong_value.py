@@ -6,7 +6,7 @@ import json
 import re
 
 from dsconf.config.coerce import Invalid, coerce, types_of
-from dsconf.config.effective import Spec
+from dsconf.config.coerce import Node as Spec
 from dsconf.document.node import Spelling
 from dsconf.formats.deepspeed.dtypes import short_name
 from dsconf.lint.nearest import nearest

@@ -9,13 +9,13 @@ from typing import NamedTuple
 from dsconf import __version__
 from dsconf.config.context import Context
 from dsconf.config.effective import Config
-from dsconf.document.json_scanner import scan
-from dsconf.document.source import Unusable, read_text
+from dsconf.document.node import UNKNOWN
+from dsconf.document.source import Unusable
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.deepspeed.read import read
 from dsconf.formats.fsdp2.write import write
 from dsconf.formats.reading import Reading
-from dsconf.lint.engine import lint_config, refuse_relaxations, unusable_result
+from dsconf.lint.engine import lint_config, open_document, unusable_result
 from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
 from dsconf.plan import Wrapping
@@ -47,8 +47,7 @@ def translate(
     """
     rules = load_rules()
     try:
-        document = scan(path, read_text(path))
-        refuse_relaxations(document, context)
+        document = open_document(path, context)
     except Unusable as problem:
         raise Refused(unusable_result(path, problem, rules, context)) from None
     config = Config(document, load_keys(context.deepspeed_version), context, overrides)
@@ -63,10 +62,25 @@ def translate(
     ]
     if errors:
         raise Refused(result._replace(findings=errors, missing_context=()))
+    unfilled = _unfilled(config)
+    if unfilled is not None:
+        refused = unusable_result(path, unfilled, rules, context)
+        raise Refused(
+            refused._replace(findings=[each._replace(severity="error") for each in refused.findings])
+        )
     reading = read(config)
     plan = reading.plan.model_copy(update={"wrapping": Wrapping(block_classes=tuple(blocks))})
     writing = write(plan, _origin(path, reading), _labels(config, reading))
     return Translation(writing.code, assemble(config, reading, writing.landings, target))
+
+
+def _unfilled(config: Config) -> Unusable | None:
+    """Why a template can't be translated: the first of its values that nothing settles."""
+    for item in config.written:
+        if item.entry.node.plain() is UNKNOWN and item.path not in config.overrides:
+            message = f"the file leaves {item.path} open: say it with --set, or fill the template in first"
+            return Unusable("template-placeholder", message, item.entry.span, config.document.text)
+    return None
 
 
 def _origin(path: str, reading: Reading) -> str:

@@ -256,6 +256,71 @@ def test_who_reads_decides_what_is_json(consumer: str, text: str, what: str) -> 
     assert message == f"{consumer.title()} reads this file with json.load, which refuses {what}"
 
 
+MISREAD = """{
+  "train_micro_batch_size_per_gpu": 4,
+  "prescale_gradients": False,
+  "bf16": {"enabled": true}
+}"""
+HJSON = MISREAD.replace("False,", "false").replace('"bf16"', "bf16")
+
+
+@pytest.mark.parametrize(
+    ("text", "consumer", "status", "found"),
+    [
+        (MISREAD, None, 1, [("json-syntax", "error", None, 3)]),
+        (MISREAD, "deepspeed", 1, [("unquoted-text", "error", None, 3)]),
+        (MISREAD, "trainer", 2, [("json-syntax", "error", "parse", 3)]),
+        (MISREAD.replace("prescale_gradients", "x"), "deepspeed", 1, [("unquoted-text", "warning", None, 3)]),
+        (HJSON, None, 1, [("json-strictness", "warning", None, 4)]),
+        (HJSON, "deepspeed", 0, []),
+        (HJSON, "lightning", 2, [("json-syntax", "error", "parse", 4)]),
+        (MISREAD.replace("true}", "True}"), None, 2, [("json-syntax", "error", "parse", 3)]),
+        (
+            MISREAD.replace("False,", "false,").replace("true}", "True}"),
+            "deepspeed",
+            2,
+            [("json-syntax", "error", "parse", 4)],
+        ),
+    ],
+)
+def test_what_is_no_json_is_judged_by_its_reader(
+    text: str, consumer: str | None, status: int, found: list[tuple[str, str, str | None, int]]
+) -> None:
+    args = ["--consumer", consumer] if consumer else []
+    code, report = lint_json(write(text), *args)
+    said = [(each["rule"], each["severity"], each["fails"], each["line"]) for each in report["findings"]]
+    assert (code, [each for each in said if each[0] != "unknown-top-level-key"]) == (status, found)
+
+
+@pytest.mark.parametrize("text", ["False,", "False"])
+def test_what_a_reader_sees_is_said(text: str) -> None:
+    (finding,) = lint_json(write(MISREAD.replace("False,", text)))[1]["findings"]
+    assert finding["key"] == "prescale_gradients"
+    assert finding["message"] == (
+        "False is Python: JSON writes false. Trainer and Accelerate refuse the file; DeepSpeed, which reads HJSON, "
+        f'sees the text "{text}"'
+    )
+
+
+def test_hjson_is_linted_on() -> None:
+    text = "{\n  train_micro_batch_size_per_gpu: 4\n  zero_optimization: {stage: 7}\n}"
+    code, report = lint_json(write(text))
+    assert code == 1
+    assert rules_of(report) == ["json-strictness", "invalid-enum"]
+    assert rules_of(lint_json("ds.json", "--consumer", "deepspeed")[1]) == ["invalid-enum"]
+
+
+@pytest.mark.parametrize("consumer", [None, *CONSUMERS])
+def test_numbers_beyond_all_bounds(consumer: str | None) -> None:
+    """hjson raises OverflowError for 1e400, json.load takes NaN."""
+    args = ["--consumer", consumer] if consumer else []
+    for value, refusing in (("1e400", {"deepspeed"}), ("NaN", {"deepspeed", None})):
+        _, report = lint_json(
+            write(f'{{"train_micro_batch_size_per_gpu": 4, "steps_per_print": {value}}}'), *args
+        )
+        assert ("json-syntax" in rules_of(report)) is (consumer in refusing)
+
+
 @pytest.mark.parametrize(
     ("consumer", "severity", "fails"),
     [(None, "warning", None), ("deepspeed", "error", "parse"), ("trainer", "warning", None)],

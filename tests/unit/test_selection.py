@@ -8,7 +8,7 @@ import pytest
 from running import dsconf, lint, write
 
 from dsconf.lint.index import load_rules
-from dsconf.lint.selection import Choice, exactness
+from dsconf.lint.selection import ALWAYS, Choice, exactness
 
 RULES = load_rules()
 TWO = '{"train_micro_batch_size_per_gpu": "4", "gradient_cliping": 0.5}'
@@ -93,6 +93,6 @@ def test_every_rule_can_be_named(rule: dict[str, str]) -> None:
     assert exactness(rule["name"], rule) == ranks[-1]
     assert exactness("", rule) == exactness(rule["code"] + "0", rule) == -1
     only = Choice((None, ()), ([rule["name"]], ()))
-    assert [other for other in RULES if only.runs(other) and other["kind"] != "reader"] == (
-        [rule] if rule["kind"] != "reader" else []
+    assert [other for other in RULES if only.runs(other) and other["name"] not in ALWAYS] == (
+        [rule] if rule["name"] not in ALWAYS else []
     )

@@ -255,3 +255,25 @@ def test_a_comment_names_the_key_that_gave_the_value() -> None:
     )
     assert "PARAM_DTYPE = torch.bfloat16  # bf16.enabled" in translate(source).stdout
     assert outcomes(source)["fp16.enabled"] == "no-effect"
+
+
+def test_a_template_is_translated_once_all_of_it_is_said() -> None:
+    source = (
+        json.dumps(ZERO3)
+        .replace('"stage": 3', '"stage": ${STAGE}')
+        .replace('_steps": 4', '_steps": "$STEPS"')
+    )
+    result = translate(source)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "DS118 error: the file leaves gradient_accumulation_steps open" in result.stderr
+    settings = ["--set", "gradient_accumulation_steps=4", "--set", "zero_optimization.stage=3"]
+    assert translate(source, *settings[:2]).exit_code == 2
+    filled = translate(source, *settings)
+    assert (filled.exit_code, filled.stdout) == (0, translate(ZERO3).stdout)
+
+
+def test_hjson_is_translated() -> None:
+    result = translate("{\n  train_micro_batch_size_per_gpu: 2\n  zero_optimization: {stage: 3}\n}")
+    assert (result.exit_code, "fully_shard(" in result.stdout) == (0, True)
+    result = translate('{\n  "prescale_gradients": False,\n  "zero_optimization": {"stage": 3}\n}')
+    assert (result.exit_code, "DS101 error" in result.stderr) == (2, True)

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dsconf.config.effective import Config, Facts
+from dsconf.lint.checks.reading import json_strictness, json_syntax, template_placeholder, unquoted_text
 from dsconf.lint.event import Event, Needs
 
 Check = Callable[[Config, Facts], Iterator[Event | Needs]]
 
-CHECKS: dict[str, Check] = {}
+CHECKS: dict[str, Check] = {
+    "json-syntax": json_syntax,
+    "json-strictness": json_strictness,
+    "unquoted-text": unquoted_text,
+    "template-placeholder": template_placeholder,
+}
 """Every check by its name. Its events have that name as their kind."""

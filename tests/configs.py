@@ -10,7 +10,7 @@ from dsconf.config.context import Consumer, Context
 from dsconf.config.derive import facts_of
 from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
-from dsconf.formats.deepspeed.keys import load_keys
+from dsconf.lint.consumer import config_of as deepspeed_config
 from dsconf.lint.evaluate import Scope
 
 ALL_AUTO: dict[str, Any] = {
@@ -45,7 +45,7 @@ def config_of(
 ) -> Config:
     """The Config of a JSON text, or of a value that is written as JSON first."""
     text = source if isinstance(source, str) else json.dumps(source)
-    return Config(scan("test.json", text), load_keys(), Context(consumer, world_size), overrides)
+    return deepspeed_config(scan("test.json", text), Context(consumer, world_size), overrides)
 
 
 def scope_of(config: Config, key: Mapping[str, object] | None = None) -> Scope:

@@ -9,8 +9,10 @@ from typing import Any
 import click
 
 from dsconf.cli.options import context_options, take_context
+from dsconf.config.context import CONSUMER_NAMES, Context
+from dsconf.formats.deepspeed.keys import NEWEST
 from dsconf.lint.engine import lint_file
-from dsconf.lint.finding import Result
+from dsconf.lint.finding import Result, printable
 from dsconf.lint.index import load_rules
 from dsconf.lint.report import FORMATS, reporter
 
@@ -18,8 +20,9 @@ from dsconf.lint.report import FORMATS, reporter
 @click.command("lint", short_help="Find problems in configs.")
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
 @click.option("--output-format", type=click.Choice(FORMATS), default="full", show_default=True)
+@click.option("-v", "--verbose", is_flag=True, help="Say on stderr how each file is read, and why.")
 @context_options
-def command(paths: tuple[str, ...], output_format: str, **options: Any) -> None:
+def command(paths: tuple[str, ...], output_format: str, verbose: bool, **options: Any) -> None:
     """Find what DeepSpeed will refuse, ignore or silently change in PATHS (JSON files).
 
     \b
@@ -34,8 +37,25 @@ def command(paths: tuple[str, ...], output_format: str, **options: Any) -> None:
     context = take_context(options)
     rules = load_rules()
     results = [lint_file(path, rules, context) for path in paths]
+    if verbose:
+        for result in results:
+            click.echo(read_as(result, context), err=True)
     click.echo(reporter(output_format)(results))
     raise SystemExit(exit_status(results))
+
+
+def read_as(result: Result, context: Context) -> str:
+    """How a file was read: by whom, and by which DeepSpeed."""
+    if result.unusable or result.skipped is not None:
+        return f"{printable(result.file)}: not judged"
+    if context.consumer is not None:
+        reader = f"read by {CONSUMER_NAMES[context.consumer]} (--consumer)"
+    elif result.guess is not None:
+        reader = f"read by {result.guess.names} (a guess: {result.guess.reason})"
+    else:
+        reader = "read by anybody (nothing tells who)"
+    version = context.deepspeed_version or f"{NEWEST} (the newest known)"
+    return f"{printable(result.file)}: {reader}, for DeepSpeed {version}"
 
 
 def exit_status(results: list[Result]) -> int:

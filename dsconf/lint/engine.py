@@ -13,6 +13,7 @@ from dsconf.document.node import UNKNOWN, Document, Node, Span
 from dsconf.document.source import Unusable, check_file, read_text
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.checks import CHECKS
+from dsconf.lint.consumer import config_of
 from dsconf.lint.evaluate import Scope
 from dsconf.lint.event import Event
 from dsconf.lint.finding import Finding, Related, Result, place_of, printable
@@ -37,7 +38,7 @@ def lint_file(path: str, rules: list[Rule], context: Context) -> Result:
     reason = None if context.consumer else not_deepspeed(document, table)
     if reason is not None:
         return Result(path, [], skipped=reason, text=document.text)
-    return lint_config(Config(document, table, context), rules)
+    return lint_config(config_of(document, context), rules)
 
 
 def refuse_relaxations(document: Document, context: Context) -> None:
@@ -81,7 +82,8 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
     found.sort(key=lambda pair: (pair[0], pair[1].code))
     findings = [finding for _, finding in found]
     path, text = config.document.path, config.document.text
-    return Result(path, findings, missing_context=tuple(undecided), text=text)
+    guess = config.context.guess
+    return Result(path, findings, missing_context=tuple(undecided), text=text, guess=guess)
 
 
 def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> tuple[Span, Finding]:

@@ -6,7 +6,6 @@ its negation; a rule fires on true only.
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +15,7 @@ from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.keys import since
 from dsconf.formats.deepspeed.optimizers import optimizer_known
 from dsconf.lint.optimizers import nearest_optimizer
+from dsconf.lint.words import show
 
 _BINARY: dict[str, Callable[[Any, Any], object]] = {
     "==": operator.eq,
@@ -33,8 +33,6 @@ _BINARY: dict[str, Callable[[Any, Any], object]] = {
     "//": operator.floordiv,
     "%": operator.mod,
 }
-_LONGEST = 120
-"""Characters of one value in a message."""
 _FUNCTIONS: dict[str, Callable[[Any, str | None], object]] = {
     "optimizer_known": optimizer_known,
     "nearest_optimizer": nearest_optimizer,
@@ -133,16 +131,3 @@ class Scope:
         """A message with its pieces filled in."""
         pieces = template or []
         return "".join(piece if isinstance(piece, str) else show(self.value(piece)) for piece in pieces)
-
-
-def show(value: object) -> str:
-    """A value as a configuration file would write it, text without its quotes, and what is long cut short."""
-    if value is UNKNOWN:
-        return "?"
-    if isinstance(value, str):
-        text = value
-    elif isinstance(value, float) and value.is_integer() and 1e5 <= abs(value) < 1e15:
-        text = f"{value:.0f}"  # 5e8 is a count
-    else:
-        text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Literal, NamedTuple
 
+from dsconf.config.context import Guess
 from dsconf.document.node import Document, Span
 
 Severity = Literal["error", "warning", "info"]
@@ -78,6 +79,8 @@ class Result(NamedTuple):
     """Rules that could not be decided, each with the field of the context that it would have needed."""
     text: str | None = None
     """The text, for reporters that show it."""
+    guess: Guess | None = None
+    """Who seems to read the file, where that is not known."""
 
 
 def printable(text: str) -> str:

@@ -11,10 +11,10 @@ from dsconf.config.context import Context
 from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
 from dsconf.document.source import Unusable, read_text
-from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.deepspeed.read import read
 from dsconf.formats.fsdp2.write import write
 from dsconf.formats.reading import Reading
+from dsconf.lint.consumer import config_of
 from dsconf.lint.engine import lint_config, refuse_relaxations, unusable_result
 from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
@@ -51,7 +51,7 @@ def translate(
         refuse_relaxations(document, context)
     except Unusable as problem:
         raise Refused(unusable_result(path, problem, rules, context)) from None
-    config = Config(document, load_keys(context.deepspeed_version), context, overrides)
+    config = config_of(document, context, overrides)
     result = lint_config(config, rules)
     errors = [
         finding

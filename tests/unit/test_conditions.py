@@ -10,7 +10,8 @@ from configs import config_of, scope_of
 
 from dsconf.document.node import UNKNOWN
 from dsconf.lint.compile import RuleError, compile_expression, compile_rule, compile_template
-from dsconf.lint.evaluate import Scope, show
+from dsconf.lint.evaluate import Scope
+from dsconf.lint.words import show
 
 
 def scope(world_size: int | None = None, **keys: Any) -> Scope:

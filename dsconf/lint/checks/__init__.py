@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dsconf.config.effective import Config, Facts
+from dsconf.lint.checks import arguments, auto, launch
 from dsconf.lint.event import Event, Needs
 
 Check = Callable[[Config, Facts], Iterator[Event | Needs]]
 
-CHECKS: dict[str, Check] = {}
+CHECKS: dict[str, Check] = {
+    "auto-without-resolver": auto.without_resolver,
+    "auto-unsupported-key": auto.unsupported_key,
+    "auto-needs-hidden-size": auto.needs_hidden_size,
+    "hf-args-mismatch": arguments.mismatch,
+    "optimizer-overrides-args": arguments.optimizer_overrides,
+    "scheduler-overrides-args": arguments.scheduler_overrides,
+    "accelerate-ds-file-conflict": launch.file_conflict,
+    "accelerate-precision-conflict": launch.precision_conflict,
+    "accelerate-needs-zero-block": launch.needs_zero_block,
+    "alias-section-unread": launch.alias_section,
+    "lightning-gas-key": launch.lightning_accumulation,
+    "overwritten-key": launch.overwritten_key,
+}
 """Every check by its name. Its events have that name as their kind."""

@@ -44,8 +44,15 @@ def config_of(
     overrides: Mapping[str, object] | None = None,
 ) -> Config:
     """The Config of a JSON text, or of a value that is written as JSON first."""
+    return context_config(source, Context(consumer, world_size), overrides)
+
+
+def context_config(
+    source: str | dict[str, Any], context: Context, overrides: Mapping[str, object] | None = None
+) -> Config:
+    """The same in any Context."""
     text = source if isinstance(source, str) else json.dumps(source)
-    return deepspeed_config(scan("test.json", text), Context(consumer, world_size), overrides)
+    return deepspeed_config(scan("test.json", text), context, overrides)
 
 
 def scope_of(config: Config, key: Mapping[str, object] | None = None) -> Scope:

@@ -13,7 +13,7 @@ _BOOLEAN = {"yes": True, "no": False, "true": True, "false": False, "on": True, 
 _NULL = ("", "~", "null", "Null", "NULL")
 _INT = re.compile(r"[-+]?(0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)")
 _FLOAT = re.compile(
-    r"[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.[0-9][0-9_]*([eE][-+][0-9]+)?|\.(inf|Inf|INF))|\.(nan|NaN|NAN)"
+    r"[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.(inf|Inf|INF))|\.[0-9][0-9_]*([eE][-+][0-9]+)?|\.(nan|NaN|NAN)"
 )
 _LONGEST = 1 << 20
 

@@ -120,7 +120,7 @@ def differing(document: Document, given: Mapping[str, Any], world_size: int | No
         match
         for match in matches(given, world_size)
         if (entry := document.entry((*match.path.split("."),))) is not None
-        and entry.node.kind not in ("null", "unknown", "object")
+        and entry.node.kind not in ("null", "unknown")
         and UNKNOWN not in (match.value, entry.node.plain())
         and entry.node.scalar != "auto"
         and entry.node.plain() != match.value

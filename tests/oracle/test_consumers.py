@@ -456,13 +456,42 @@ ALONE = {
 def test_auto_in_deepspeed_alone(path: str) -> None:
     """When the text stops it; where it does not, the precision is off."""
     base = put(put(BASE, "optimizer.type", "AdamW"), "optimizer.params.lr", 0.1)
-    base = put(base, "scheduler", {"type": "WarmupDecayLR", "params": {"total_num_steps": 10}})
+    if path.startswith("scheduler"):
+        base = put(base, "scheduler", {"type": "WarmupDecayLR", "params": {"total_num_steps": 10}})
     config = put(base, path, "auto")
     (ours,) = said("auto-without-resolver", config, Context("deepspeed", 1))
     assert ours.fails == ALONE[path] == stops(config)
     assert ours.severity == {"fp16.enabled": "error", "bf16.enabled": "error", f"{Z}.stage": "warning"}.get(
         path, "error" if ours.fails else "info"
     )
+
+
+SCHEDULES: list[Config] = [
+    {"type": "WarmupLR", "params": {}},
+    {"type": "WarmupLR", "params": {"warmup_max_lr": 0.1}},
+    {"type": "WarmupDecayLR", "params": {"total_num_steps": 10}},
+    {"type": "WarmupCosineLR", "params": {"total_num_steps": 10}},
+    {"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2}},
+    {"type": "LRRangeTest", "params": {}},
+]
+
+
+@pytest.mark.usefixtures("process_group")
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=json.dumps)
+def test_a_schedule_may_put_a_rate_of_its_own(schedule: Config) -> None:
+    config = {**BASE, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "scheduler": schedule}
+    moments = [finding.fails for finding in said("auto-without-resolver", config, Context("deepspeed", 1))]
+    assert moments == [moment for moment in [stops(config)] if moment]
+
+
+@pytest.mark.usefixtures("process_group")
+@pytest.mark.parametrize("name", ["lr", "betas", "eps", "weight_decay"])
+@pytest.mark.parametrize("torch_adam", [True, False])
+def test_optimizers_look_at_their_arguments_at_once_or_later(name: str, torch_adam: bool) -> None:
+    params = {"lr": 0.1, "torch_adam": torch_adam, name: "auto"}
+    config = {**BASE, "optimizer": {"type": "AdamW", "params": params}}
+    (ours,) = said("auto-without-resolver", config, Context("deepspeed", 1))
+    assert ours.fails == stops(config)
 
 
 def stops(config: Config) -> str | None:

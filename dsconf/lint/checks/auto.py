@@ -13,6 +13,8 @@ from dsconf.lint.event import Event, Needs
 from dsconf.lint.words import Words, show
 
 _MOMENTS = {"parse": "when the file is read", "init": "in deepspeed.initialize", "step": "in the first step"}
+_OWN_RATES = ("WarmupLR", "WarmupDecayLR", "OneCycle", "LRRangeTest")
+"""Schedules that set a learning rate whatever the optimizer's is."""
 _SIZES = ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold")
 
 
@@ -24,7 +26,7 @@ def without_resolver(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     precision: list[Written] = []
     dropped: list[Written] = []
     for item in config.written:
-        effect = _effect(config, item)
+        effect = _effect(config, facts, item)
         if effect == "dropped" and item.path in ("fp16.enabled", "bf16.enabled"):
             (precision if facts.value("precision") == "fp32" else dropped).append(item)
         elif effect == "dropped":
@@ -58,7 +60,7 @@ def _resolver_event(
     return Event("auto-without-resolver", ordered[0].path, ordered[0].entry.span, key, others)
 
 
-def _effect(config: Config, item: Written) -> str | None:
+def _effect(config: Config, facts: Facts, item: Written) -> str | None:
     """When "auto" in a key stops DeepSpeed, "dropped" where it takes the default, None where it is no matter."""
     spec: Any = item.spec or {}
     if item.entry.node.scalar != "auto" or not spec or "auto" in spec.get("values", ()):
@@ -70,8 +72,25 @@ def _effect(config: Config, item: Written) -> str | None:
     lightning = config.context.consumer == "lightning" and item.path == "gradient_accumulation_steps"
     if item.section.get("reader", "raw") != "raw" or "filled_by" not in spec or lightning:
         return None  # other rules say it
+    if item.path.startswith("optimizer.params."):
+        return _effect_on_optimizer(config, facts, item.path)
     result = coerce(spec, "raw", "auto")
     return result.fails if isinstance(result, Invalid) else None
+
+
+def _effect_on_optimizer(config: Config, facts: Facts, path: str) -> str | None:
+    """torch.optim looks at its arguments at once, DeepSpeed's optimizers in the first step.
+
+    By then a schedule of DeepSpeed may have put a learning rate of its own.
+    """
+    if str(facts.value("optimizer_class")).startswith("torch.optim."):
+        return "init"
+    schedule = config.raw("scheduler.type")
+    if path != "optimizer.params.lr" or schedule not in _OWN_RATES:
+        return "step"
+    if schedule == "WarmupLR" and config.raw("scheduler.params.warmup_max_lr") is None:
+        return "init"  # it takes the optimizer's
+    return None
 
 
 def unsupported_key(config: Config, facts: Facts) -> Iterator[Event | Needs]:

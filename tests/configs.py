@@ -10,7 +10,7 @@ from dsconf.config.context import Consumer, Context
 from dsconf.config.derive import facts_of
 from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
-from dsconf.formats.deepspeed.keys import load_keys
+from dsconf.lint.consumer import config_of as deepspeed_config
 from dsconf.lint.evaluate import Scope
 
 ALL_AUTO: dict[str, Any] = {
@@ -44,8 +44,15 @@ def config_of(
     overrides: Mapping[str, object] | None = None,
 ) -> Config:
     """The Config of a JSON text, or of a value that is written as JSON first."""
+    return context_config(source, Context(consumer, world_size), overrides)
+
+
+def context_config(
+    source: str | dict[str, Any], context: Context, overrides: Mapping[str, object] | None = None
+) -> Config:
+    """The same in any Context."""
     text = source if isinstance(source, str) else json.dumps(source)
-    return Config(scan("test.json", text), load_keys(), Context(consumer, world_size), overrides)
+    return deepspeed_config(scan("test.json", text), context, overrides)
 
 
 def scope_of(config: Config, key: Mapping[str, object] | None = None) -> Scope:

@@ -29,14 +29,25 @@ class Example(NamedTuple):
     text: str
     args: tuple[str, ...]
     encoding: str
+    sides: tuple[tuple[str, str], ...] = ()
+    """The files that options name: those of the page's fences with `file="NAME"`."""
 
     @property
     def id(self) -> str:
         return f"{self.page.stem}-{self.section}-{self.number}"
 
-    @property
-    def data(self) -> bytes:
-        return self.text.encode(self.encoding)
+    def write(self, path: Path) -> tuple[str, ...]:
+        """Write the file, and beside it those that its options name. Returns the options."""
+        path.write_bytes(self.text.encode(self.encoding))
+        args = []
+        sides = dict(self.sides)
+        for arg in self.args:
+            if arg in sides:
+                side = path.parent / f"{self.id}-{arg}"
+                side.write_text(sides[arg], encoding="utf-8")
+                arg = str(side)
+            args.append(arg)
+        return tuple(args)
 
 
 def sections(page: str) -> list[tuple[str, str]]:
@@ -53,15 +64,21 @@ def sections(page: str) -> list[tuple[str, str]]:
 def examples_of(path: Path) -> list[Example]:
     """The JSON fences of one page, in order, under the heading that they stand under."""
     found = []
+    sides: list[tuple[str, str]] = []
     for title, text in sections(path.read_text(encoding="utf-8")):
         for number, match in enumerate(_FENCE.finditer(text), 1):
             language, _, rest = match["info"].partition(" ")
             options = dict(_OPTION.findall(rest))
-            if language != "json" or _OPTION.sub("", rest).strip() or set(options) - {"args", "encoding"}:
+            known = language == "json" or (language == "yaml" and "file" in options)
+            if not known or _OPTION.sub("", rest).strip() or set(options) - {"args", "encoding", "file"}:
                 raise ValueError(f"{path.name}: a fence that is no example: {match['info']!r}")
+            if "file" in options:
+                sides.append((options["file"], match["text"]))
+                continue
             args = tuple(shlex.split(options.get("args", "")))
-            found.append(Example(path, title, number, match["text"], args, options.get("encoding", "utf-8")))
-    return found
+            encoding = options.get("encoding", "utf-8")
+            found.append(Example(path, title, number, match["text"], args, encoding))
+    return [example._replace(sides=tuple(sides)) for example in found]
 
 
 EXAMPLES = [example for page in PAGES for example in examples_of(page)]

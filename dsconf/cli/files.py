@@ -1,4 +1,4 @@
-"""Files that options name: a model's config.json, TrainingArguments."""
+"""Files that options name: a model's config.json, TrainingArguments, the YAML of `accelerate launch`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,31 @@ from typing import Any
 
 import click
 
-from dsconf.config.context import Model
+from dsconf.config.context import Launch, Model
 from dsconf.document.source import Unusable, read_text
 
 
 def load_model(path: str) -> Model:
     """The model of a `config.json` of transformers. Raises BadParameter."""
     config = _load(path, "--model")
-    hidden_size = config.get("hidden_size")
     names = config.get("architectures")
+    text_config = config.get("text_config")
     return Model(
         architecture=names[0] if isinstance(names, list) and names else None,
         model_type=config.get("model_type"),
-        hidden_size=hidden_size if isinstance(hidden_size, int) else None,
+        hidden_size=_hidden_size(config),
+        text_hidden_size=_hidden_size(text_config) if isinstance(text_config, dict) else None,
     )
+
+
+def _hidden_size(config: Mapping[str, Any]) -> int | None:
+    if "hidden_size" in config:
+        size = config["hidden_size"]
+    else:
+        sizes = config.get("hidden_sizes")
+        numbers = [each for each in sizes if isinstance(each, int)] if isinstance(sizes, list) else []
+        size = max(numbers, default=None)
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
 def load_training_args(path: str) -> Mapping[str, Any]:
@@ -29,14 +40,34 @@ def load_training_args(path: str) -> Mapping[str, Any]:
     return _load(path, "--training-args")
 
 
+def load_launch(path: str) -> Launch:
+    """What the YAML (or JSON) of `accelerate launch` says. Raises BadParameter."""
+    config = _load(path, "--launch-config")
+    processes, section = config.get("num_processes"), config.get("deepspeed_config")
+    whole = isinstance(processes, int) and not isinstance(processes, bool) and processes > 0
+    return Launch(
+        file=path,
+        distributed_type=config.get("distributed_type"),
+        mixed_precision=config.get("mixed_precision"),
+        num_processes=processes if whole else None,
+        deepspeed=section if isinstance(section, dict) else {},
+    )
+
+
 def _load(path: str, option: str) -> dict[str, Any]:
     try:
-        text = read_text(path)
-        value = json.loads(text.removeprefix("\ufeff"))
+        text = read_text(path).removeprefix("\ufeff")
+        value = _yaml(text) if path.endswith((".yaml", ".yml")) else json.loads(text)
     except Unusable as problem:
         raise click.BadParameter(f"{path}: {problem.message}", param_hint=option) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"{path}: {error}", param_hint=option) from None
     if not isinstance(value, dict):
         raise click.BadParameter(f"{path}: the top level is not an object", param_hint=option)
     return value
+
+
+def _yaml(text: str) -> Any:
+    from dsconf.document.yaml_values import load_yaml  # ruamel.yaml takes its time
+
+    return load_yaml(text)

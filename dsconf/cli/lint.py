@@ -11,8 +11,10 @@ import click
 
 from dsconf.cli.options import context_options
 from dsconf.cli.project import Project
+from dsconf.config.context import CONSUMER_NAMES, Context
 from dsconf.document.source import Unusable
-from dsconf.lint.finding import Result
+from dsconf.formats.deepspeed.keys import NEWEST
+from dsconf.lint.finding import Result, printable
 from dsconf.lint.report import FORMATS, STATISTICS, reporter
 
 
@@ -38,6 +40,7 @@ from dsconf.lint.report import FORMATS, STATISTICS, reporter
 @click.option("--fix", is_flag=True, help="Mend what can be mended without changing how the model trains.")
 @click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
 @click.option("--unsafe-fixes", is_flag=True, help="Take fixes too that may change training.")
+@click.option("-v", "--verbose", is_flag=True, help="Say on stderr how each file is read, and why.")
 @context_options
 def command(
     paths: tuple[str, ...],
@@ -48,6 +51,7 @@ def command(
     fix: bool,
     diff: bool,
     unsafe_fixes: bool,
+    verbose: bool,
     **options: Any,
 ) -> None:
     """Find what DeepSpeed will refuse, ignore or silently change in PATHS.
@@ -91,6 +95,9 @@ def command(
         if diff:
             raise SystemExit(show_diff(results, again, unsafe=unsafe_fixes))
         results = fix_files(results, again, unsafe=unsafe_fixes)
+    if verbose:
+        for result in results:
+            click.echo(read_as(result, project.terms(result.file).context), err=True)
     results = project.close(results)
     name = output_format or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "full")
     click.echo(reporter(STATISTICS if statistics else name)(results))
@@ -112,6 +119,20 @@ def _files(paths: tuple[str, ...], project: Project) -> list[str]:
             f"no DeepSpeed config in {', '.join(found.empty)} (name a file to lint it anyway)"
         )
     return found.files
+
+
+def read_as(result: Result, context: Context) -> str:
+    """How a file was read: by whom, and by which DeepSpeed."""
+    if result.unusable or result.skipped is not None:
+        return f"{printable(result.file)}: not judged"
+    if context.consumer is not None:
+        reader = f"read by {CONSUMER_NAMES[context.consumer]} (as --consumer or the settings say)"
+    elif result.guess is not None:
+        reader = f"read by {result.guess.names} (a guess: {result.guess.reason})"
+    else:
+        reader = "read by anybody (nothing tells who)"
+    version = context.deepspeed_version or f"{NEWEST} (the newest known)"
+    return f"{printable(result.file)}: {reader}, for DeepSpeed {version}"
 
 
 def exit_status(results: list[Result]) -> int:

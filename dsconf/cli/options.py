@@ -56,6 +56,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--training-args", metavar="FILE", type=click.Path(), help="TrainingArguments, as JSON or YAML."
     ),
+    click.option(
+        "--launch-config", metavar="FILE", type=click.Path(), help="The YAML of `accelerate launch`."
+    ),
 )
 _SETTINGS: tuple[Callable[[Any], Any], ...] = (
     click.option(
@@ -68,7 +71,7 @@ _SETTINGS: tuple[Callable[[Any], Any], ...] = (
 )
 CONTEXT_NAMES = (
     "consumer", "world_size", "deepspeed_version", "gpus_per_node", "gpu", "gpu_memory", "resume_world_size",
-    "model", "training_args",
+    "model", "training_args", "launch_config",
 )  # fmt: skip
 """The names of the options that say what a file can't hold."""
 _PLAIN = ("consumer", "world_size", "deepspeed_version", "gpus_per_node", "resume_world_size")
@@ -86,7 +89,7 @@ def take_context(options: dict[str, Any]) -> Context:
     """The Context of the options that CONTEXT_NAMES lists, taken out of `options`. Raises BadParameter."""
     context = Context(**{name: options.pop(name) for name in _PLAIN})
     gpu, memory = options.pop("gpu"), options.pop("gpu_memory")
-    model, training_args = options.pop("model"), options.pop("training_args")
+    files = {name: options.pop(name) for name in ("model", "training_args", "launch_config")}
     if gpu is not None:
         from dsconf.config.gpus import gpu_named
 
@@ -96,11 +99,19 @@ def take_context(options: dict[str, Any]) -> Context:
             raise click.BadParameter(str(error), param_hint="--gpu") from None
     elif memory is not None:
         context = context._replace(gpu=Gpu(f"GPU of {memory:g} GiB", memory, None))
-    if model is not None or training_args is not None:
-        from dsconf.cli.files import load_model, load_training_args
+    return _with_files(context, files) if any(files.values()) else context
 
-        if model is not None:
-            context = context._replace(model=load_model(model))
-        if training_args is not None:
-            context = context._replace(training_args=load_training_args(training_args))
+
+def _with_files(context: Context, files: dict[str, str | None]) -> Context:
+    """The Context with what the files that options name say of it. Raises BadParameter."""
+    from dsconf.cli.files import load_launch, load_model, load_training_args  # only where one is given
+
+    model, training_args, launch_config = files["model"], files["training_args"], files["launch_config"]
+    if model is not None:
+        context = context._replace(model=load_model(model))
+    if training_args is not None:
+        context = context._replace(training_args=load_training_args(training_args))
+    if launch_config is not None:
+        launch = load_launch(launch_config)
+        context = context._replace(launch=launch, world_size=context.world_size or launch.num_processes)
     return context

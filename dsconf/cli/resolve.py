@@ -25,10 +25,9 @@ def command(source: str, show_all: bool, output_format: str, **options: Any) -> 
 
     Exit status: 0 shown, 2 SOURCE is unusable. What DeepSpeed would refuse is said by `dsconf lint`.
     """
-    from dsconf.config.effective import Config
     from dsconf.config.resolve import known, resolve
     from dsconf.document.source import Unusable
-    from dsconf.formats.deepspeed.keys import load_keys
+    from dsconf.lint.consumer import config_of
     from dsconf.lint.engine import open_document, unusable_result
     from dsconf.lint.index import load_rules
     from dsconf.lint.report import reporter
@@ -39,7 +38,11 @@ def command(source: str, show_all: bool, output_format: str, **options: Any) -> 
     except Unusable as problem:
         click.echo(reporter("full")([unusable_result(source, problem, load_rules(), context)]), err=True)
         raise SystemExit(2) from None
-    config = Config(document, load_keys(context.deepspeed_version), context)
+    config = config_of(document, context)
+    guess = config.context.guess
+    if guess is not None and len(guess.consumers) == 1:
+        click.echo(f"{source}: read by {guess.names}, as {guess.reason}", err=True)
+        config = config_of(document, context._replace(consumer=guess.consumers[0]))
     rows = resolve(config)
     if output_format == "json":
         keys = [

@@ -107,6 +107,12 @@ def _triangle(read: Reader) -> Triangle | None:
 
 def batch_problem(read: Reader) -> object:
     """What is wrong with the batch triangle: see `Triangle.problem`."""
+    if (
+        read.hint("consumer") == "trainer"
+        and read.hint("training_args") is not None
+        and read.hint("world_size")
+    ):
+        return None  # Trainer compares each key with its arguments first
     triangle = _triangle(read)
     return triangle.problem if triangle else UNKNOWN
 

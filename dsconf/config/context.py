@@ -15,6 +15,10 @@ CONSUMER_NAMES: dict[Consumer, str] = {
 }
 
 
+HUGGING_FACE: tuple[Consumer, ...] = ("trainer", "accelerate")
+"""Who fills "auto"."""
+
+
 class Gpu(NamedTuple):
     """One kind of GPU."""
 
@@ -33,7 +37,32 @@ class Model(NamedTuple):
     """The class, such as LlamaForCausalLM."""
     model_type: str | None = None
     hidden_size: int | None = None
-    """What Trainer and Accelerate fill size-dependent "auto" values with; None where they find none."""
+    """What Trainer and Accelerate fill size-dependent "auto" values with: hidden_size, or the largest hidden_sizes."""
+    text_hidden_size: int | None = None
+    """The same of its text_config, where only Trainer looks."""
+
+
+class Launch(NamedTuple):
+    """What an Accelerate YAML says."""
+
+    file: str
+    distributed_type: object = None
+    mixed_precision: object = None
+    num_processes: int | None = None
+    deepspeed: Mapping[str, Any] = {}
+    """Its section `deepspeed_config`."""
+
+
+class Guess(NamedTuple):
+    """Who seems to read the file, where nobody says it."""
+
+    consumers: tuple[Consumer, ...]
+    reason: str
+
+    @property
+    def names(self) -> str:
+        """`Trainer or Accelerate`."""
+        return " or ".join(CONSUMER_NAMES[consumer] for consumer in self.consumers)
 
 
 class Context(NamedTuple):
@@ -53,6 +82,25 @@ class Context(NamedTuple):
     model: Model | None = None
     training_args: Mapping[str, Any] | None = None
     """The TrainingArguments that are given, by name; what is not among them has Trainer's default."""
+    launch: Launch | None = None
+    guess: Guess | None = None
+    """Who seems to read the file, where `consumer` is None; no error may follow from it."""
+
+    @property
+    def readers(self) -> tuple[Consumer, ...]:
+        """Who reads the file: one where it is known, several where that is guessed, none where it is open."""
+        if self.consumer is not None:
+            return (self.consumer,)
+        return self.guess.consumers if self.guess else ()
+
+    def read_by(self, *consumers: Consumer) -> bool:
+        """Whether one of these is known or guessed to read the file, and nobody else is."""
+        return bool(self.readers) and {*self.readers} <= {*consumers}
+
+    @property
+    def guessed(self) -> str:
+        """What a message adds that follows from the guess, "" where nothing is guessed."""
+        return f", if {self.guess.names} reads this file ({self.guess.reason})" if self.guess else ""
 
     def known(self, name: str) -> object:
         """A field, or a dotted field of a field (`gpu.memory`); None where it is not known."""
@@ -79,5 +127,6 @@ OPTIONS = {
     "resume_world_size": "--resume-world-size",
     "model": "--model",
     "training_args": "--training-args",
+    "launch": "--launch-config",
 }
 """The command line option that provides each field."""

@@ -44,13 +44,22 @@ class Config:
     """The effective settings of one file, by dotted canonical path such as `zero_optimization.stage`."""
 
     def __init__(
-        self, document: Document, table: Spec, context: Context, overrides: Mapping[str, object] | None = None
+        self,
+        document: Document,
+        table: Spec,
+        context: Context,
+        overrides: Mapping[str, object] | None = None,
+        fills: Mapping[str, object] | None = None,
     ) -> None:
-        """`table` is the root of a key table; `overrides` are values by path that count instead of the file's."""
+        """`table` is the root of a key table; `overrides` are values by path that count instead of the file's.
+
+        `fills` are the values by path that the consumer puts where the file says "auto".
+        """
         self.document = document
         self.table = table
         self.context = context
         self.overrides = dict(overrides or {})
+        self.fills = fills or {}
         self.written = _walk(document, table)
         self._by_path: dict[str, Written] = {}
         self._open = [""] if document.root.open else []
@@ -93,6 +102,12 @@ class Config:
         item = self._by_path.get(path)
         return item.entry.node.plain() if item else None
 
+    def handed(self, path: str) -> object:
+        """The value as DeepSpeed gets it: as written, or what the consumer puts where that is "auto"."""
+        raw = self.raw(path)
+        filled = self.effective(path) if raw == "auto" and path in self.fills else None
+        return filled.value if filled and filled.origin == "filled" else raw
+
     def value(self, path: str) -> object:
         """The effective value, or UNKNOWN."""
         return self.effective(path).value
@@ -130,6 +145,14 @@ class Config:
         """Whether "auto" at `path`, a key of `section`, counts as absent."""
         return section.get("reader") == "pydantic" and not self.strict(path)
 
+    def unread(self, item: Written) -> bool:
+        """Whether a key belongs to parameters of something without a type, which DeepSpeed does not build."""
+        depends = (item.spec or {}).get("unknown") == "depends"
+        if not depends and item.section.get("unknown") != "depends":
+            return False
+        owner = item.path.rpartition(".")[0] if depends else item.path.rpartition(".")[0].rpartition(".")[0]
+        return self.raw(f"{owner}.type" if owner else "type") is None
+
     def _settle(self, path: str, section: Spec, spec: Spec, raw: object, origin: Origin) -> Value:
         reader = section.get("reader", "raw")
         if raw is UNKNOWN:
@@ -138,7 +161,7 @@ class Config:
             fillers = spec.get("filled_by", ())
             consumer = self.context.consumer
             if fillers and (consumer is None or consumer in fillers):
-                return Value(UNKNOWN, "filled")
+                return Value(self.fills.get(path, UNKNOWN), "filled")
             if self.drops_auto(path, section):
                 return _default(spec, "dropped")
             # Nobody changes it where DeepSpeed itself reads the file: it may be text that counts as true.
@@ -200,9 +223,9 @@ class Reader:
         return self._config.value(path) if self._config.raw(path) is not None else None
 
     def written(self, path: str) -> object:
-        """The value of a path as it is written, None where it is not written."""
+        """The value of a path as DeepSpeed gets it, None where it is not written."""
         self.paths.add(path)
-        return UNKNOWN if self._config.may_hold(path) else self._config.raw(path)
+        return UNKNOWN if self._config.may_hold(path) else self._config.handed(path)
 
     def present(self, path: str) -> bool:
         """Whether a path is written."""
@@ -225,6 +248,10 @@ class Reader:
             self.missing_context.add(name.partition(".")[0])
             return UNKNOWN
         return value
+
+    def hint(self, name: str) -> object:
+        """A field of the Context that nothing is missing without, None where it is not given."""
+        return self._config.context.known(name)
 
     def fact(self, name: str) -> object:
         """Another fact; what it was derived from counts for this one too."""

@@ -45,7 +45,15 @@ def read_hjson(text: str, first_line: int, refused: Unusable, *, numbers_as_hjso
     try:
         root = reader.run()
     except Unusable as problem:
-        raise reader.explained(problem, refused) from None
+        plain = _Reader(text, first_line, numbers_as_hjson, templates=False)
+        try:
+            # What looks like a placeholder may be a word.
+            if not (reader.placeholders and numbers_as_hjson):
+                raise
+            root = plain.run()
+            reader = plain
+        except Unusable:
+            raise reader.explained(problem, refused) from None
     if not root.entries and not numbers_as_hjson:
         raise refused  # DeepSpeed reads nothing, and nobody else reads it at all
     relaxations = reader.relaxations or [Relaxation("what stands here", refused.span or root.span)]
@@ -54,8 +62,9 @@ def read_hjson(text: str, first_line: int, refused: Unusable, *, numbers_as_hjso
 
 
 class _Reader:
-    def __init__(self, text: str, first_line: int, numbers_as_hjson: bool) -> None:
+    def __init__(self, text: str, first_line: int, numbers_as_hjson: bool, *, templates: bool = True) -> None:
         self.text = text
+        self.templates = templates
         self.first_line = first_line
         self.numbers_as_hjson = numbers_as_hjson
         self.at = 0
@@ -190,7 +199,7 @@ class _Reader:
 
     def _value(self, found: str, wanted: str, *, below: bool) -> Node:
         start = self.at
-        end = bare_placeholder(self.text, start) if found not in "\"'" else None
+        end = bare_placeholder(self.text, start) if self.templates and found not in "\"'" else None
         if end is not None:
             self.at = end
             self.placeholders.append(Span(start, end))

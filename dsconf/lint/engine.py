@@ -13,6 +13,7 @@ from dsconf.document.node import UNKNOWN, Document, Node, Reading, Span
 from dsconf.document.source import Unusable, check_file, decode, read_text
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.checks import CHECKS
+from dsconf.lint.consumer import config_of
 from dsconf.lint.evaluate import Scope
 from dsconf.lint.event import Event
 from dsconf.lint.finding import Finding, Fix, Related, Result, place_of, printable
@@ -68,7 +69,7 @@ def lint_text(
     reason = not_deepspeed(document, table) if recognise else None
     if reason is not None:
         return Result(path, [], skipped=reason, text=document.text)
-    return lint_config(Config(document, table, context), rules)
+    return lint_config(config_of(document, context), rules)
 
 
 def _lint_inside(path: str, text: str, rules: list[Rule], context: Context) -> Result:
@@ -80,7 +81,7 @@ def _lint_inside(path: str, text: str, rules: list[Rule], context: Context) -> R
         return Result(path, [], skipped=str(error), text=text)
     if not documents:
         return Result(path, [], skipped="it holds no DeepSpeed config", text=text)
-    results = [lint_config(Config(document, table, context), rules) for document in documents]
+    results = [lint_config(config_of(document, context), rules) for document in documents]
     findings = [finding for result in results for finding in result.findings]
     missing = tuple(dict.fromkeys(pair for result in results for pair in result.missing_context))
     undecided = frozenset(name for result in results for name in result.undecided)
@@ -148,7 +149,7 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
     findings = _with_fixes(found, document, config.context)
     return Result(
         document.path, findings, missing_context=tuple(missing), text=document.text, documents=(document,),
-        undecided=frozenset(undecided),
+        undecided=frozenset(undecided), guess=config.context.guess,
     )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ its negation; a rule fires on true only.
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from dsconf.config.effective import Config, Facts
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.optimizers import optimizer_known
 from dsconf.lint.optimizers import nearest_optimizer
+from dsconf.lint.words import show
 
 _BINARY: dict[str, Callable[[Any, Any], object]] = {
     "==": operator.eq,
@@ -32,8 +32,6 @@ _BINARY: dict[str, Callable[[Any, Any], object]] = {
     "//": operator.floordiv,
     "%": operator.mod,
 }
-_LONGEST = 120
-"""Characters of one value in a message."""
 _FUNCTIONS: dict[str, Callable[[Any, str | None], object]] = {
     "optimizer_known": optimizer_known,
     "nearest_optimizer": nearest_optimizer,
@@ -141,16 +139,3 @@ class Scope:
             (operation, path, self.value(argument) if operation == "set" else self.text(argument))
             for operation, path, argument in edits
         ]
-
-
-def show(value: object) -> str:
-    """A value as a configuration file would write it, text without its quotes, and what is long cut short."""
-    if value is UNKNOWN:
-        return "?"
-    if isinstance(value, str):
-        text = value
-    elif isinstance(value, float) and value.is_integer() and 1e5 <= abs(value) < 1e15:
-        text = f"{value:.0f}"  # 5e8 is a count
-    else:
-        text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Literal, NamedTuple
 
+from dsconf.config.context import Guess
 from dsconf.document.node import Document, Edit, Span
 
 Severity = Literal["error", "warning", "info"]
@@ -80,6 +81,8 @@ class Result(NamedTuple):
     """Findings that the baseline lists and the file no longer has."""
     fixed: int = 0
     """How many problems fixes have removed."""
+    guess: Guess | None = None
+    """Who seems to read the file, where that is not known."""
 
 
 def printable(text: str) -> str:

@@ -23,8 +23,8 @@ def documents_inside(
 ) -> list[Document]:
     """The configs inside such a file, in the order of the text; their positions are those in the file.
 
-    `scan` reads a piece of a text. What does not parse is no config: examples leave things out. Raises ValueError, with the reason, for a Python file
-    that can't be read.
+    `scan` reads a piece of a text. What does not parse is no config: examples leave things out. Raises ValueError, with
+    the reason, for a Python file that can't be read.
     """
     language = language_of(path)
     if language == "Python":

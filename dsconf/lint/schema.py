@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from dsconf.config.context import HUGGING_FACE
 from dsconf.config.effective import Config, Spec, Written, spec_at
 from dsconf.document.node import UNKNOWN, Document, Span
 from dsconf.lint.event import Event
@@ -17,7 +18,7 @@ def events(config: Config) -> Iterator[Event]:
     yield from _duplicates(config.document)
     live = _live(config)
     for item in config.written:
-        if _is_unread(config, item):
+        if config.unread(item):
             continue
         if config.document.placeholders and _is_open(item.entry.key):
             continue
@@ -29,17 +30,12 @@ def events(config: Config) -> Iterator[Event]:
             yield _removed(item)
         elif item is live.get(item.path):
             yield from _wrong_value(config, item)
-            yield from _deprecated(item, live)
+            if (
+                item.path != "bf16" or config.fills.get("bf16.enabled") is not False
+            ):  # see alias-section-unread
+                yield from _deprecated(item, live)
         elif not _says_nothing(config, item):
             yield _second_spelling(item, live[item.path])
-
-
-def _is_unread(config: Config, item: Written) -> bool:
-    """Whether it belongs to parameters of something without a type, which DeepSpeed does not build."""
-    if item.section.get("unknown") == "depends":
-        return config.raw(_join(_above(_above(item.path)), "type")) is None
-    depends = (item.spec or {}).get("unknown") == "depends"
-    return depends and config.raw(_join(_above(item.path), "type")) is None
 
 
 def _live(config: Config) -> dict[str, Written]:
@@ -171,6 +167,8 @@ def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
     spec, reader = item.spec or {}, item.section.get("reader", "raw")
     if item.entry.node.plain() is UNKNOWN or config.document.misread(item.entry.node):
         return  # of what HJSON misreads a rule of its own tells
+    if item.entry.node.scalar == "auto" and config.context.consumer in HUGGING_FACE:
+        return  # they replace it, or stop at it themselves
     found = wrong_value(spec, reader, item.entry.node.plain(), strict=config.strict(item.path))
     if found is not None:
         key = {"name": item.entry.key, "path": item.path, **found}

@@ -44,5 +44,6 @@ SETTINGS: dict[str, Setting] = {
     "resume-world-size": Setting("integer"),
     "model": Setting("text", path=True),
     "training-args": Setting("text", path=True),
+    "launch-config": Setting("text", path=True),
 }
 """Those from `consumer` on are the options of the same name, for when the command line does not give them."""

@@ -11,10 +11,10 @@ from dsconf.config.context import Context
 from dsconf.config.effective import Config
 from dsconf.document.node import UNKNOWN
 from dsconf.document.source import Unusable
-from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.deepspeed.read import read
 from dsconf.formats.fsdp2.write import write
 from dsconf.formats.reading import Reading
+from dsconf.lint.consumer import config_of
 from dsconf.lint.engine import lint_config, open_document, unusable_result
 from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
@@ -50,7 +50,7 @@ def translate(
         document = open_document(path, context)
     except Unusable as problem:
         raise Refused(unusable_result(path, problem, rules, context)) from None
-    config = Config(document, load_keys(context.deepspeed_version), context, overrides)
+    config = config_of(document, context, overrides)
     result = lint_config(config, rules)
     errors = [
         finding

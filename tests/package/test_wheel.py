@@ -157,8 +157,7 @@ def lint_all(folder: Path, python_path: Path, examples: list[Example]) -> list[A
     tasks = []
     for example in examples:
         name = f"{example.id}.json"
-        (folder / name).write_bytes(example.data)
-        tasks.append([name, example.args])
+        tasks.append([name, example.write(folder / name)])
     done = run(
         sys.executable,
         "-c",

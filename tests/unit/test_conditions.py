@@ -14,7 +14,8 @@ from dsconf.document.json_scanner import scan
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.compile import RuleError, compile_expression, compile_rule, compile_template
-from dsconf.lint.evaluate import Scope, show
+from dsconf.lint.evaluate import Scope
+from dsconf.lint.words import show
 
 
 def scope(world_size: int | None = None, **keys: Any) -> Scope:

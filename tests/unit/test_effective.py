@@ -91,7 +91,11 @@ def test_auto(path: str, fillers: tuple[str, ...], otherwise: Value, consumer: C
     for name in reversed(path.split(".")):
         keys = {name: keys}
     filled = bool(fillers) and (consumer is None or consumer in fillers)
-    assert effective(path, keys, consumer) == (Value(UNKNOWN, "filled") if filled else otherwise)
+    assert effective(path, keys, consumer)._replace(value=None) == otherwise._replace(
+        value=None, origin="filled" if filled else otherwise.origin
+    )
+    if not filled or path not in config_of(keys, consumer).fills:
+        assert effective(path, keys, consumer).value == (UNKNOWN if filled else otherwise.value)
 
 
 def test_auto_that_counts_as_true() -> None:

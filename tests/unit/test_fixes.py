@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from corpus import corpus_json, needs_corpus
-from examples import EXAMPLES, ROOT
+from examples import EXAMPLES, ROOT, Example
 from layouts import comments, layouts, leaves
 from oracle.mutants import mutants
 
@@ -31,7 +32,8 @@ BAD = [
 FIXTURES = sorted((ROOT / "fixtures").glob("*/*.json"))
 
 
-def context_of(args: tuple[str, ...]) -> Context:
+def context_of(example: Example, folder: Path) -> Context:
+    args = example.write(folder / "x.json")
     return take_context(command.make_context("lint", ["x.json", *args]).params)
 
 
@@ -110,19 +112,18 @@ def check_all(text: str, context: Context) -> None:
 
 
 @pytest.mark.parametrize("example", BAD, ids=lambda example: example.id)
-def test_bad_examples(example: object) -> None:
-    args, text = example.args, example.text  # type: ignore[attr-defined]
-    context = context_of(args)
-    for laid_out in (*layouts(text), "\ufeff" + text):
+def test_bad_examples(example: Example, tmp_path: Path) -> None:
+    context = context_of(example, tmp_path)
+    for laid_out in (*layouts(example.text), "\ufeff" + example.text):
         check_each(laid_out, context)
         check_all(laid_out, context)
 
 
-def test_rules_with_a_fix_show_it() -> None:
+def test_rules_with_a_fix_show_it(tmp_path: Path) -> None:
     """Each fix that a rule page describes is offered for one of its examples."""
     counts: Counter[str] = Counter()
     for example in BAD:
-        counts += Counter(code for code, _ in check_each(example.text, context_of(example.args)))
+        counts += Counter(code for code, _ in check_each(example.text, context_of(example, tmp_path)))
     assert {rule["code"] for rule in RULES if rule["fix"]} <= set(counts)
 
 

@@ -98,7 +98,7 @@ def test_every_fixture_is_wrong_for_everyone(name: str, consumer: str) -> None:
     status, found = lint_json(name, "--consumer", consumer)
     if (name, consumer) == ("missing_comma.json", "deepspeed"):
         assert (status, found["findings"]) == (0, [])  # HJSON needs no commas
-    elif (name, consumer) in {("no_batch.json", other) for other in CONSUMERS[1:]}:
+    elif (name, consumer) in {("no_batch.json", "trainer"), ("no_batch.json", "accelerate")}:
         assert (status, [finding["severity"] for finding in found["findings"]]) == (0, ["info"])
     else:
         assert status in (1, 2)

@@ -5,15 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dsconf.config.effective import Config, Facts
-from dsconf.lint.checks.reading import json_strictness, json_syntax, template_placeholder, unquoted_text
+from dsconf.lint.checks import arguments, auto, launch, reading
 from dsconf.lint.event import Event, Needs
 
 Check = Callable[[Config, Facts], Iterator[Event | Needs]]
 
 CHECKS: dict[str, Check] = {
-    "json-syntax": json_syntax,
-    "json-strictness": json_strictness,
-    "unquoted-text": unquoted_text,
-    "template-placeholder": template_placeholder,
+    "json-syntax": reading.json_syntax,
+    "json-strictness": reading.json_strictness,
+    "unquoted-text": reading.unquoted_text,
+    "template-placeholder": reading.template_placeholder,
+    "auto-without-resolver": auto.without_resolver,
+    "auto-unsupported-key": auto.unsupported_key,
+    "auto-needs-hidden-size": auto.needs_hidden_size,
+    "hf-args-mismatch": arguments.mismatch,
+    "optimizer-overrides-args": arguments.optimizer_overrides,
+    "scheduler-overrides-args": arguments.scheduler_overrides,
+    "accelerate-ds-file-conflict": launch.file_conflict,
+    "accelerate-precision-conflict": launch.precision_conflict,
+    "accelerate-needs-zero-block": launch.needs_zero_block,
+    "alias-section-unread": launch.alias_section,
+    "lightning-gas-key": launch.lightning_accumulation,
+    "overwritten-key": launch.overwritten_key,
 }
 """Every check by its name. Its events have that name as their kind."""

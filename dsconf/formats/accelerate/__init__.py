@@ -1,0 +1,1 @@
+"""Accelerate: what it makes of a DeepSpeed config before DeepSpeed sees it."""

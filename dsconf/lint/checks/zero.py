@@ -1,0 +1,32 @@
+"""Keys of `zero_optimization` that act at stage 3 only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsconf.config.effective import Config, Facts
+from dsconf.lint.event import Event
+
+_STAGE3 = ("leaf_module", "log_trace_cache_warnings", "save_muon_momentum_buffer_in_memory", "sub_group_size")
+"""Those that do not say it by their names."""
+
+
+def stage3_keys(config: Config, facts: Facts) -> Iterator[Event]:
+    """One event for all of them together: files that are used with several stages carry many."""
+    stage = config.value("zero_optimization.stage")
+    if stage not in (0, 1, 2):
+        return
+    found = [item for item in config.written if _is_for_stage3(item.path) and item.spec is not None]
+    if found:
+        names = ", ".join(item.entry.key for item in found)
+        key = {"names": names, "many": len(found) > 1, "stage": stage}
+        others = tuple((item.entry.key_span, "and this") for item in found[1:])
+        yield Event("stage3-keys", found[0].path, found[0].entry.key_span, key, others)
+
+
+def _is_for_stage3(path: str) -> bool:
+    section, _, name = path.rpartition(".")
+    # The old name of the gather key has a rule of its own.
+    if section != "zero_optimization" or name == "stage3_gather_fp16_weights_on_model_save":
+        return False
+    return name.startswith("stage3_") or name in _STAGE3

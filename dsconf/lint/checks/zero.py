@@ -16,7 +16,7 @@ def stage3_keys(config: Config, facts: Facts) -> Iterator[Event]:
     stage = config.value("zero_optimization.stage")
     if stage not in (0, 1, 2):
         return
-    found = [item for item in config.written if _is_for_stage3(item.path) and item.spec is not None]
+    found = [item for item in config.written if is_for_stage3(item.path) and item.spec is not None]
     if found:
         names = ", ".join(item.entry.key for item in found)
         key = {"names": names, "many": len(found) > 1, "stage": stage}
@@ -24,7 +24,8 @@ def stage3_keys(config: Config, facts: Facts) -> Iterator[Event]:
         yield Event("stage3-keys", found[0].path, found[0].entry.key_span, key, others)
 
 
-def _is_for_stage3(path: str) -> bool:
+def is_for_stage3(path: str) -> bool:
+    """Whether a path is a key of `zero_optimization` that acts at stage 3 only, and has no rule of its own."""
     section, _, name = path.rpartition(".")
     # The old name of the gather key has a rule of its own.
     if section != "zero_optimization" or name == "stage3_gather_fp16_weights_on_model_save":

@@ -20,7 +20,9 @@ TORCH_ADAM: Config = {"type": "AdamW", "params": {"torch_adam": True}}
 CPU: Config = {"device": "cpu", "pin_memory": False}
 
 
-def finding(rule: str, config: Config, consumer: Consumer | None = None, world_size: int = 1) -> Finding | None:
+def finding(
+    rule: str, config: Config, consumer: Consumer | None = None, world_size: int = 1
+) -> Finding | None:
     """What lint says by one rule, None where that is silent."""
     result = lint_config(config_of({**BASE, **config}, consumer, world_size), RULES)
     found = [each for each in result.findings if each.rule == rule]

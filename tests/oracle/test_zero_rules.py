@@ -78,11 +78,22 @@ def test_grad_norm_at_parse() -> None:
 @pytest.mark.usefixtures("process_group")
 def test_predivide() -> None:
     seen = set()
+    scales: list[Config] = [
+        {},
+        {"prescale_gradients": True},
+        {"gradient_predivide_factor": 2},
+        {"gradient_predivide_factor": 1},
+    ]
     for stage, scatter, op, scale in product(
         STAGES,
         (None, False),
         (None, "sum"),
-        ({}, {"prescale_gradients": True}, {"gradient_predivide_factor": 2}, {"gradient_predivide_factor": 1}),
+        (
+            {},
+            {"prescale_gradients": True},
+            {"gradient_predivide_factor": 2},
+            {"gradient_predivide_factor": 1},
+        ),
     ):
         if op == "sum" and stage == 3:
             continue
@@ -100,7 +111,7 @@ def test_odd_buckets_and_the_optimizer_that_takes_them() -> None:
         STAGES, (8, 7), ({}, {"bf16": {"enabled": True}}), (None, "none", "cpu", "nvme")
     ):
         for accumulation in (None, "bf16", "fp32") if precision else (None, "fp32"):
-            if stage == 3 and device == "nvme" or stage == 0 and accumulation == "fp32" and precision:
+            if (stage == 3 and device == "nvme") or (stage == 0 and accumulation == "fp32" and precision):
                 continue
             config = {**zero(stage, allgather_bucket_size=size), **precision, "optimizer": TORCH_ADAM}
             if device:
@@ -127,7 +138,10 @@ def test_odd_buckets_and_the_optimizer_that_takes_them() -> None:
 def test_grad_norm_at_init() -> None:
     seen = set()
     for stage, clipping, extra, wide in product(
-        (1, 2), (None, 0, 1, -1), ({}, {"offload_optimizer": CPU}, {"offload_optimizer": CPU, "zenflow": {}}), (0, 1)
+        (1, 2),
+        (None, 0, 1, -1),
+        ({}, {"offload_optimizer": CPU}, {"offload_optimizer": CPU, "zenflow": {}}),
+        (0, 1),
     ):
         config = {**zero(stage, compute_grad_norm=False, **extra), **SGD}
         config |= {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}} if wide else {}
@@ -144,9 +158,15 @@ def test_grad_norm_at_init() -> None:
 @pytest.mark.usefixtures("process_group")
 def test_unmanaged_accumulation() -> None:
     seen = set()
-    for stage, overlap, managed, compiled in product(STAGES, (None, False, True), (False, True), (False, True)):
+    for stage, overlap, managed, compiled in product(
+        STAGES, (None, False, True), (False, True), (False, True)
+    ):
         keys = {} if overlap is None else {"overlap_comm": overlap}
-        config: Config = {**zero(stage, **keys), "optimizer": TORCH_ADAM, "managed_gradient_accumulation": managed}
+        config: Config = {
+            **zero(stage, **keys),
+            "optimizer": TORCH_ADAM,
+            "managed_gradient_accumulation": managed,
+        }
         config |= {"compile": {"deepcompile": True}} if compiled else {}
         said, engine = finding("unmanaged-accumulation-overlap", config), initialize(config)
         assert isinstance(engine, Exception) == (said is not None), (config, engine)
@@ -189,8 +209,12 @@ def test_keys_of_stage_3_change_nothing_below(stage: int) -> None:
     """The engine takes them, and none of its optimizer's settings differs."""
     table = read(BASE).zero_config
     keys: Config = {"sub_group_size": 7, "log_trace_cache_warnings": True, "leaf_module": {"names": ["x"]}}
-    keys |= {f"stage3_{name}": 3 for name in ("prefetch_bucket_size", "max_live_parameters", "max_reuse_distance")}
-    keys |= {f"stage3_{name}": True for name in ("allgather_sequential", "gather_16bit_weights_on_model_save")}
+    keys |= {
+        f"stage3_{name}": 3 for name in ("prefetch_bucket_size", "max_live_parameters", "max_reuse_distance")
+    }
+    keys |= {
+        f"stage3_{name}": True for name in ("allgather_sequential", "gather_16bit_weights_on_model_save")
+    }
     assert all(hasattr(table, name.removeprefix("stage3_")) for name in keys)
     plain = settings(initialize({**zero(stage), "optimizer": TORCH_ADAM}).optimizer)
     for more in (keys, *ZEROPP):
@@ -203,13 +227,17 @@ def test_keys_of_stage_3_change_nothing_below(stage: int) -> None:
 
 
 def settings(optimizer: object) -> Config:
-    return {name: value for name, value in vars(optimizer).items() if isinstance(value, bool | int | float | str)}
+    return {
+        name: value for name, value in vars(optimizer).items() if isinstance(value, bool | int | float | str)
+    }
 
 
 # ---- ZeRO++ ----------------------------------------------------------------------------------------
 
 
-def context_finding(rule: str, config: Config, world_size: int, gpus_per_node: int | None = None) -> str | None:
+def context_finding(
+    rule: str, config: Config, world_size: int, gpus_per_node: int | None = None
+) -> str | None:
     """The severity that lint gives."""
     built = config_of({**BASE, **config}, world_size=world_size)
     built.context = built.context._replace(gpus_per_node=gpus_per_node)
@@ -223,13 +251,15 @@ def test_hpz() -> None:
     for world, size in product(range(1, 17), range(2, 18)):
         dist = mock.Mock()
         dist.get_world_size.return_value, dist.get_rank.return_value = world, 0
-        with mock.patch.object(groups, "dist", dist), mock.patch.object(groups, "_ZERO_PARAM_INTRA_PARALLEL_GROUP", None):
+        with (
+            mock.patch.object(groups, "dist", dist),
+            mock.patch.object(groups, "_ZERO_PARAM_INTRA_PARALLEL_GROUP", None),
+        ):
             try:
                 groups._create_zero_param_parallel_group(size)
                 fails = False
             except AssertionError as error:
-                assert "not divisible" in str(error)
-                fails = True
+                fails = "not divisible" in str(error)
         said = context_finding("hpz-divisibility", zero(3, zero_hpz_partition_size=size), world)
         assert (said == "error") == fails
         seen.add(fails)
@@ -267,7 +297,9 @@ def test_groups_for_quantized_gradients() -> None:
 @pytest.mark.usefixtures("process_group")
 def test_zenflow_needs_offload() -> None:
     seen = set()
-    for stage, offload in product((0, 1, 2), ({}, {"offload_optimizer": {"device": "none"}}, {"offload_optimizer": CPU})):
+    for stage, offload in product(
+        (0, 1, 2), ({}, {"offload_optimizer": {"device": "none"}}, {"offload_optimizer": CPU})
+    ):
         for section in ({}, {"zenflow": {}}, {"zenflow": "auto"}):
             config = {**zero(stage, **offload, **section), **SGD}
             seen.add(agree("zenflow-needs-offload", config))
@@ -277,9 +309,11 @@ def test_zenflow_needs_offload() -> None:
 @pytest.mark.usefixtures("process_group")
 def test_zenflow_intervals() -> None:
     seen = set()
-    for strategy, select, update in product((None, "auto", "step", "epoch"), (None, "auto", 0, 2, 4), (None, 1, 3)):
+    for strategy, select, update in product(
+        (None, "auto", "step", "epoch"), (None, "auto", 0, 2, 4), (None, 1, 3)
+    ):
         values = {"select_strategy": strategy, "select_interval": select, "update_interval": update}
-        section = {key: value for key, value in values.items() if value is not None}
+        section: Config = {key: value for key, value in values.items() if value is not None}
         config = {**zero(2, offload_optimizer=CPU, zenflow=section), **SGD}
         said, engine = finding("zenflow-intervals", config), initialize(config)
         assert isinstance(engine, Exception) == (said is not None), (config, engine)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dsconf.config.effective import Reader
 from dsconf.document.node import UNKNOWN
-from dsconf.formats.deepspeed.dtypes import short_name
 
 CPU_CLASSES = ("DeepSpeedCPUAdam", "ZenFlowCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
 """Optimizers whose step refuses parameters that are on a GPU."""
@@ -23,7 +22,7 @@ def zero_optimizer(read: Reader) -> object:
     device = read.value("zero_optimization.offload_optimizer.device")
     if UNKNOWN in (stage, precision, accumulation, device):
         return UNKNOWN
-    wide = precision == "bf16" and short_name(str(accumulation)) == "fp32"
+    wide = precision == "bf16" and accumulation in ("fp32", "float32", "float", "torch.float32")
     return "bf16" if wide and device != "cpu" else "stage12"
 
 

@@ -172,6 +172,14 @@ def test_loading_rank_by_rank(stage: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("process_group")
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_elastic_checkpoints(stage: int) -> None:
+    config = zero(stage, elastic_checkpoint=True)
+    used = initialize(config).optimizer.elastic_checkpoint
+    assert used == (finding("elastic-checkpoint", config) is None) == (stage < 3)
+
+
+@pytest.mark.usefixtures("process_group")
 @pytest.mark.parametrize("gather", [True, False])
 def test_weights_of_stage_3(gather: bool, tmp_path: Path) -> None:
     config = zero(3, stage3_gather_16bit_weights_on_model_save=gather)

@@ -88,12 +88,7 @@ def test_predivide() -> None:
         STAGES,
         (None, False),
         (None, "sum"),
-        (
-            {},
-            {"prescale_gradients": True},
-            {"gradient_predivide_factor": 2},
-            {"gradient_predivide_factor": 1},
-        ),
+        scales,
     ):
         if op == "sum" and stage == 3:
             continue
@@ -300,7 +295,8 @@ def test_zenflow_needs_offload() -> None:
     for stage, offload in product(
         (0, 1, 2), ({}, {"offload_optimizer": {"device": "none"}}, {"offload_optimizer": CPU})
     ):
-        for section in ({}, {"zenflow": {}}, {"zenflow": "auto"}):
+        sections: list[Config] = [{}, {"zenflow": {}}, {"zenflow": "auto"}]
+        for section in sections:
             config = {**zero(stage, **offload, **section), **SGD}
             seen.add(agree("zenflow-needs-offload", config))
     assert seen == {"init", "step", None}

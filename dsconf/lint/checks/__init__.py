@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dsconf.config.effective import Config, Facts
-from dsconf.lint.checks.zero import stage3_keys
+from dsconf.lint.checks.zero import resume_world_size, stage3_keys
 from dsconf.lint.event import Event, Needs
 
 Check = Callable[[Config, Facts], Iterator[Event | Needs]]
 
-CHECKS: dict[str, Check] = {"stage3-keys": stage3_keys}
+CHECKS: dict[str, Check] = {"stage3-keys": stage3_keys, "resume-world-size": resume_world_size}
 """Every check by its name. Its events have that name as their kind."""

@@ -29,6 +29,13 @@ from dsconf.config.training import (
     warmup_max_lr,
     weight_decay,
 )
+from dsconf.config.zero import (
+    builds_cpu_optimizer,
+    scales_before_reducing,
+    sums_gradients,
+    zenflow_on,
+    zero_optimizer,
+)
 
 FACTS: dict[str, Callable[[Reader], object]] = {
     fact.__name__: fact
@@ -53,6 +60,11 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         communication_dtype,
         accumulation_dtype,
         warmup_max_lr,
+        zero_optimizer,
+        zenflow_on,
+        sums_gradients,
+        scales_before_reducing,
+        builds_cpu_optimizer,
     )
 }
 """Every fact by the name that conditions and readers use for it (`fact.batch_problem`)."""

@@ -47,7 +47,7 @@ def warnings(quiet: None) -> Iterator[list[str]]:
 TODAY: list[tuple[Config, Config]] = [
     ({ZERO: True}, {ZERO: {"stage": 1}}),
     ({ZERO: False}, {ZERO: {"stage": 0}}),
-    ({ZERO: True, "allgather_size": 7}, {ZERO: {"stage": 1, "allgather_bucket_size": 7}}),
+    ({ZERO: True, "allgather_size": 8}, {ZERO: {"stage": 1, "allgather_bucket_size": 8}}),
     ({ZERO: {"stage": 2, "cpu_offload": True}}, {ZERO: {"stage": 2, "offload_optimizer": {"device": "cpu"}}}),
     ({ZERO: {"stage": 3, "cpu_offload_param": True}}, {ZERO: {"stage": 3, "offload_param": {"device": "cpu"}}}),
     ({ZERO: {"stage": 2, "cpu_offload": False}}, {ZERO: {"stage": 2}}),

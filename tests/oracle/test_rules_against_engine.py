@@ -6,40 +6,13 @@ import importlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from configs import config_of
 
-from dsconf.lint.engine import lint_config
-from dsconf.lint.finding import Finding
-from dsconf.lint.index import load_rules
-
-from .judge import OWN_OPTIMIZERS, Config, deepspeed, engine_finds, read, torch
+from .engine import BASE, TORCH_ADAM, finding, initialize
+from .judge import OWN_OPTIMIZERS, Config, engine_finds, read, torch
 
 pytestmark = pytest.mark.oracle
-
-RULES = load_rules()
-BASE: Config = {"train_micro_batch_size_per_gpu": 1}
-
-
-def finding(rule: str, config: Config) -> Finding | None:
-    """What lint says by one rule, None where that is silent."""
-    found = [each for each in lint_config(config_of(config), RULES).findings if each.rule == rule]
-    assert len(found) <= 1
-    return found[0] if found else None
-
-
-def initialize(config: Config) -> Any:
-    """The engine for a small model, or the exception."""
-    model = torch.nn.Linear(4, 4)
-    try:
-        return deepspeed.initialize(
-            model=model, config={**BASE, **config}, model_parameters=list(model.parameters())
-        )[0]
-    except Exception as error:
-        return error
-
 
 # ---- optimizer-unknown-type ------------------------------------------------------------------------
 
@@ -54,7 +27,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("name", sorted({*CASES, *OTHERS, *dir(torch.optim)}))
 def test_optimizer_names(name: str) -> None:
-    said = finding("optimizer-unknown-type", {**BASE, "optimizer": {"type": name, "params": {}}})
+    said = finding("optimizer-unknown-type", {"optimizer": {"type": name, "params": {}}})
     assert (said is None) == engine_finds(name)
 
 
@@ -82,8 +55,7 @@ def test_the_engine_agrees(name: str, params: Config) -> None:
 
 
 def offload(stage: int, **sections: Config) -> Config:
-    optimizer = {"type": "AdamW", "params": {"torch_adam": True}}
-    return {"optimizer": optimizer, "zero_optimization": {"stage": stage, **sections}}
+    return {"optimizer": TORCH_ADAM, "zero_optimization": {"stage": stage, **sections}}
 
 
 @pytest.mark.usefixtures("process_group")
@@ -95,7 +67,7 @@ def test_offload_param_is_for_stage_3(stage: int) -> None:
     assert hasattr(engine.optimizer, "parameter_offload") == (stage == 3)
     if stage == 3:
         assert str(engine.optimizer.parameter_offload.offload_device) == "cpu"
-    assert (finding("offload-param-needs-zero3", {**BASE, **config}) is None) == (stage == 3)
+    assert (finding("offload-param-needs-zero3", config) is None) == (stage == 3)
 
 
 @pytest.mark.usefixtures("process_group")
@@ -109,7 +81,7 @@ def test_nvme_needs_a_path(
     monkeypatch.chdir(tmp_path)
     config = offload(stage, **{section: {"device": "nvme", "pin_memory": False, **path}})
     engine = initialize(config)
-    said = finding("nvme-path-missing", {**BASE, **config})
+    said = finding("nvme-path-missing", config)
     if stage < 3:
         assert said is None
         assert not isinstance(engine, Exception)

@@ -256,7 +256,7 @@ def lint(tmp_path: Path, config: dict[str, Any], *args: str) -> list[tuple[str, 
             {"0.16.9": [("DS105", "warning", "fp16.x")], "0.17": [("DS105", "error", "fp16.x")]},
         ),
         (
-            {"zero_optimization": {"zenflow": {"x": 1}}},
+            {"zero_optimization": {"stage": 3, "zenflow": {"x": 1}}},
             {
                 "0.16": [("DS105", "error", "zero_optimization.zenflow")],
                 "0.18": [("DS105", "error", "zero_optimization.zenflow.x")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dsconf.config.effective import Config, Facts
-from dsconf.lint.checks import arguments, auto, launch, reading
+from dsconf.lint.checks import arguments, auto, launch, reading, zero
 from dsconf.lint.event import Event, Needs
 
 Check = Callable[[Config, Facts], Iterator[Event | Needs]]
@@ -27,5 +27,7 @@ CHECKS: dict[str, Check] = {
     "alias-section-unread": launch.alias_section,
     "lightning-gas-key": launch.lightning_accumulation,
     "overwritten-key": launch.overwritten_key,
+    "stage3-keys": zero.stage3_keys,
+    "resume-world-size": zero.resume_world_size,
 }
 """Every check by its name. Its events have that name as their kind."""

@@ -1,0 +1,53 @@
+"""Facts about ZeRO: which of DeepSpeed's classes splits the training state, and what switches its parts on."""
+
+from __future__ import annotations
+
+from dsconf.config.effective import Reader
+from dsconf.document.node import UNKNOWN
+
+CPU_CLASSES = ("DeepSpeedCPUAdam", "ZenFlowCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
+"""Optimizers whose step refuses parameters that are on a GPU."""
+
+
+def zero_optimizer(read: Reader) -> object:
+    """What wraps the optimizer: "none" at stage 0, "stage12", "stage3", or "bf16" (`BF16_Optimizer`).
+
+    The last takes the place of stage 1 where bf16 gradients are added up in fp32 and nothing is offloaded to the CPU;
+    an NVMe device does not count there.
+    """
+    stage = read.value("zero_optimization.stage")
+    if stage != 1 and isinstance(stage, int):
+        return {0: "none", 2: "stage12", 3: "stage3"}[stage]
+    precision, accumulation = read.fact("precision"), read.fact("accumulation_dtype")
+    device = read.value("zero_optimization.offload_optimizer.device")
+    if UNKNOWN in (stage, precision, accumulation, device):
+        return UNKNOWN
+    wide = precision == "bf16" and accumulation in ("fp32", "float32", "float", "torch.float32")
+    return "bf16" if wide and device != "cpu" else "stage12"
+
+
+def zenflow_on(read: Reader) -> object:
+    """Whether the section `zenflow` is there: even an empty one switches ZenFlow on."""
+    section = read.value("zero_optimization.zenflow")
+    return UNKNOWN if section is UNKNOWN else section is not None
+
+
+def sums_gradients(read: Reader) -> object:
+    """Whether gradients are summed over the ranks instead of averaged; versions without the key average."""
+    operation = read.given("gradient_allreduce_op")
+    return UNKNOWN if operation is UNKNOWN else str(operation).lower() == "sum"
+
+
+def scales_before_reducing(read: Reader) -> object:
+    """Whether gradients are divided before they are reduced: by a factor, or by all of the world size."""
+    before = read.value("prescale_gradients")
+    factor = read.value("gradient_predivide_factor")
+    if before is True or (isinstance(factor, int | float) and factor != 1):
+        return True
+    return UNKNOWN if UNKNOWN in (before, factor) else False
+
+
+def builds_cpu_optimizer(read: Reader) -> object:
+    """Whether the optimizer that DeepSpeed builds from the file works on the CPU only."""
+    kind = read.fact("optimizer_class")
+    return UNKNOWN if kind is UNKNOWN else kind in CPU_CLASSES

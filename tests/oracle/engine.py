@@ -1,0 +1,61 @@
+"""deepspeed.initialize in this one process, its first steps, and what lint says of the same config."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from configs import config_of
+
+from dsconf.config.context import Consumer
+from dsconf.lint.engine import lint_config
+from dsconf.lint.finding import Finding
+from dsconf.lint.index import load_rules
+
+from .judge import Config, deepspeed, torch
+
+RULES = load_rules()
+BASE: Config = {"train_micro_batch_size_per_gpu": 1}
+TORCH_ADAM: Config = {"type": "AdamW", "params": {"torch_adam": True}}
+"""An optimizer that needs none of DeepSpeed's compiled operators."""
+CPU: Config = {"device": "cpu", "pin_memory": False}
+
+
+def finding(
+    rule: str, config: Config, consumer: Consumer | None = None, world_size: int = 1
+) -> Finding | None:
+    """What lint says by one rule, None where that is silent."""
+    result = lint_config(config_of({**BASE, **config}, consumer, world_size), RULES)
+    found = [each for each in result.findings if each.rule == rule]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def initialize(config: Config) -> Any:
+    """The engine for a small model, or the exception."""
+    model = torch.nn.Linear(4, 4)
+    try:
+        return deepspeed.initialize(
+            model=model, config={**BASE, **config}, model_parameters=list(model.parameters())
+        )[0]
+    except Exception as error:
+        return error
+
+
+def step(engine: Any) -> Exception | None:
+    """One optimizer step (of one micro batch), or the exception."""
+    try:
+        weights = next(engine.module.parameters())
+        engine.backward(engine(torch.ones(1, 4, dtype=weights.dtype)).float().sum())
+        engine.step()
+    except Exception as error:
+        return error
+    return None
+
+
+def moment(config: Config) -> tuple[str | None, str]:
+    """When a run over one step breaks, and with which words; None where it does not."""
+    engine = initialize(config)
+    if isinstance(engine, Exception):
+        return "init", str(engine)
+    error = step(engine)
+    return ("step", str(error)) if error else (None, "")

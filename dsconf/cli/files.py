@@ -17,10 +17,12 @@ def load_model(path: str) -> Model:
     config = _load(path, "--model")
     hidden_size = config.get("hidden_size")
     names = config.get("architectures")
+    dtype = config.get("dtype", config.get("torch_dtype"))  # transformers 4 wrote the second
     return Model(
         architecture=names[0] if isinstance(names, list) and names else None,
         model_type=config.get("model_type"),
         hidden_size=hidden_size if isinstance(hidden_size, int) else None,
+        dtype=dtype if isinstance(dtype, str) else None,
     )
 
 

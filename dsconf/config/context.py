@@ -34,6 +34,8 @@ class Model(NamedTuple):
     model_type: str | None = None
     hidden_size: int | None = None
     """What Trainer and Accelerate fill size-dependent "auto" values with; None where they find none."""
+    dtype: str | None = None
+    """The dtype of the saved weights, in which the model was trained as a rule."""
 
 
 class Context(NamedTuple):

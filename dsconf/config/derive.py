@@ -15,7 +15,19 @@ from dsconf.config.batch import (
     micro_batch,
     total_batch,
 )
+from dsconf.config.buckets import reduce_buffer_bytes, reduce_buffer_gib, reduce_buffers
 from dsconf.config.effective import Config, Facts, Reader
+from dsconf.config.precision import (
+    accumulation_format,
+    autocast_format,
+    bf16_optimizer,
+    initial_loss_scale,
+    overflows_before_fall,
+    parameter_format,
+    steps_until_default_scale,
+    undotted_safe_module,
+    unused_scaling_keys,
+)
 from dsconf.config.training import (
     accumulation_dtype,
     communication_dtype,
@@ -53,6 +65,18 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         communication_dtype,
         accumulation_dtype,
         warmup_max_lr,
+        accumulation_format,
+        autocast_format,
+        bf16_optimizer,
+        initial_loss_scale,
+        overflows_before_fall,
+        parameter_format,
+        steps_until_default_scale,
+        undotted_safe_module,
+        unused_scaling_keys,
+        reduce_buffers,
+        reduce_buffer_bytes,
+        reduce_buffer_gib,
     )
 }
 """Every fact by the name that conditions and readers use for it (`fact.batch_problem`)."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from dsconf.config.coerce import Invalid, coerce, types_of
-from dsconf.config.effective import Spec
 from dsconf.config.dtypes import short_name
+from dsconf.config.effective import Spec
 from dsconf.lint.nearest import nearest
 
 _FALSE = ("0", "f", "false", "n", "no", "none", "null", "off")

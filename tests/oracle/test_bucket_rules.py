@@ -68,7 +68,9 @@ def test_reduce_buffers(zero: Config, precision: Config, monkeypatch: pytest.Mon
     assert number * (size if isinstance(size, int) else 0) * ELEMENTS == allocated(config)
 
 
-@pytest.mark.parametrize(("elements", "memory"), itertools.product([5e8, 1e9, 2e9, 4e9, 1e10], [15, 40, 80, None]))
+@pytest.mark.parametrize(
+    ("elements", "memory"), itertools.product([5e8, 1e9, 2e9, 4e9, 1e10], [15, 40, 80, None])
+)
 def test_the_limits(elements: float, memory: float | None) -> None:
     config = {
         **BASE, "bf16": {"enabled": True},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,10 +28,10 @@ def fp16_on_this_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_autocast_afterwards() -> Iterator[None]:
+def no_autocast_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     """DeepSpeed remembers in its module that autocast was on."""
-    yield
-    importlib.import_module("deepspeed.runtime.torch_autocast").TORCH_AUTOCAST_INITIALIZED = False
+    module = importlib.import_module("deepspeed.runtime.torch_autocast")
+    monkeypatch.setattr(module, "TORCH_AUTOCAST_INITIALIZED", False)
 
 
 def fp16(stage: int, **section: Any) -> Config:
@@ -312,7 +311,9 @@ def test_autocast_refuses_quantized_weights(stage: int, enabled: bool, quantized
         assert isinstance(engine, AssertionError) == (said is not None)
 
 
-@pytest.mark.parametrize("section", [{"enabled": True}, {"enabled": True, "dtype": "fp16"}, {"dtype": "fp16"}])
+@pytest.mark.parametrize(
+    "section", [{"enabled": True}, {"enabled": True, "dtype": "fp16"}, {"dtype": "fp16"}]
+)
 def test_autocast_without_a_dtype(section: Config) -> None:
     config = autocast(**section)
     engine = initialize(config)

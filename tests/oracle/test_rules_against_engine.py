@@ -6,6 +6,7 @@ import importlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
+
 import pytest
 
 from .engines import BASE, finding, initialize

@@ -59,7 +59,8 @@ def examples_of(path: Path) -> list[Example]:
             options = dict(_OPTION.findall(rest))
             if language != "json" or _OPTION.sub("", rest).strip() or set(options) - {"args", "encoding"}:
                 raise ValueError(f"{path.name}: a fence that is no example: {match['info']!r}")
-            args = tuple(shlex.split(options.get("args", "")))
+            words = shlex.split(options.get("args", ""))
+            args = tuple(str(ROOT / word) if word.startswith("fixtures/") else word for word in words)
             found.append(Example(path, title, number, match["text"], args, options.get("encoding", "utf-8")))
     return found
 

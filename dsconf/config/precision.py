@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsconf.config.context import Gpu, Model
 from dsconf.config.dtypes import short_name
 from dsconf.config.effective import Reader
 from dsconf.document.node import UNKNOWN
@@ -98,3 +99,24 @@ def bf16_optimizer(read: Reader) -> object:
     ):
         return False
     return UNKNOWN if UNKNOWN in given else True
+
+
+# Most files are linted without --gpu and --model: the rules on these do not ask for them each time.
+
+
+def gpu_without_bf16(read: Reader) -> object:
+    """The name of the GPU, where one is given that does not compute in bf16; else None."""
+    gpu = read.context("gpu")
+    return gpu.name if isinstance(gpu, Gpu) and gpu.bf16 is False else None
+
+
+def gpu_without_fp16(read: Reader) -> object:
+    """The name of the GPU, where one is given on which DeepSpeed refuses fp16; else None."""
+    gpu = read.context("gpu")
+    return gpu.name if isinstance(gpu, Gpu) and gpu.name == "P100" else None
+
+
+def model_dtype(read: Reader) -> object:
+    """The dtype of the model's weights by its short name, None where no model is given that says it."""
+    model = read.context("model")
+    return short_name(model.dtype) if isinstance(model, Model) and model.dtype else None

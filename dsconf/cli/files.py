@@ -16,12 +16,14 @@ def load_model(path: str) -> Model:
     """The model of a `config.json` of transformers. Raises BadParameter."""
     config = _load(path, "--model")
     names = config.get("architectures")
+    dtype = config.get("dtype", config.get("torch_dtype"))  # transformers 4 wrote the second
     text_config = config.get("text_config")
     return Model(
         architecture=names[0] if isinstance(names, list) and names else None,
         model_type=config.get("model_type"),
         hidden_size=_hidden_size(config),
         text_hidden_size=_hidden_size(text_config) if isinstance(text_config, dict) else None,
+        dtype=dtype if isinstance(dtype, str) else None,
     )
 
 

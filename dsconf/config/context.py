@@ -40,6 +40,8 @@ class Model(NamedTuple):
     """What Trainer and Accelerate fill size-dependent "auto" values with: hidden_size, or the largest hidden_sizes."""
     text_hidden_size: int | None = None
     """The same of its text_config, where only Trainer looks."""
+    dtype: str | None = None
+    """The dtype of the saved weights, in which the model was trained as a rule."""
 
 
 class Launch(NamedTuple):

@@ -15,7 +15,22 @@ from dsconf.config.batch import (
     micro_batch,
     total_batch,
 )
+from dsconf.config.buckets import reduce_buffer_bytes, reduce_buffer_gib, reduce_buffers
 from dsconf.config.effective import Config, Facts, Reader
+from dsconf.config.precision import (
+    accumulation_format,
+    autocast_format,
+    bf16_optimizer,
+    gpu_without_bf16,
+    gpu_without_fp16,
+    initial_loss_scale,
+    model_dtype,
+    overflows_before_fall,
+    parameter_format,
+    steps_until_default_scale,
+    undotted_safe_module,
+    unused_scaling_keys,
+)
 from dsconf.config.training import (
     accumulation_dtype,
     communication_dtype,
@@ -65,6 +80,21 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         sums_gradients,
         scales_before_reducing,
         builds_cpu_optimizer,
+        accumulation_format,
+        autocast_format,
+        bf16_optimizer,
+        initial_loss_scale,
+        overflows_before_fall,
+        parameter_format,
+        steps_until_default_scale,
+        undotted_safe_module,
+        unused_scaling_keys,
+        gpu_without_bf16,
+        gpu_without_fp16,
+        model_dtype,
+        reduce_buffers,
+        reduce_buffer_bytes,
+        reduce_buffer_gib,
     )
 }
 """Every fact by the name that conditions and readers use for it (`fact.batch_problem`)."""

@@ -7,8 +7,8 @@ import re
 
 from dsconf.config.coerce import Invalid, coerce, types_of
 from dsconf.config.coerce import Node as Spec
+from dsconf.config.dtypes import short_name
 from dsconf.document.node import Spelling
-from dsconf.formats.deepspeed.dtypes import short_name
 from dsconf.lint.nearest import nearest
 
 _FALSE = ("0", "f", "false", "n", "no", "none", "null", "off")

@@ -6,7 +6,7 @@ from typing import Any
 
 from configs import config_of
 
-from dsconf.config.context import Consumer
+from dsconf.config.context import Consumer, Context
 from dsconf.lint.engine import lint_config
 from dsconf.lint.finding import Finding
 from dsconf.lint.index import load_rules
@@ -18,6 +18,14 @@ BASE: Config = {"train_micro_batch_size_per_gpu": 1}
 TORCH_ADAM: Config = {"type": "AdamW", "params": {"torch_adam": True}}
 """An optimizer that needs none of DeepSpeed's compiled operators."""
 CPU: Config = {"device": "cpu", "pin_memory": False}
+
+
+def findings(config: Config, context: Context | None = None) -> list[Finding]:
+    """All that lint says."""
+    settings = config_of(config)
+    if context is not None:
+        settings.context = context
+    return lint_config(settings, RULES).findings
 
 
 def finding(
@@ -50,6 +58,13 @@ def step(engine: Any) -> Exception | None:
     except Exception as error:
         return error
     return None
+
+
+def train_step(engine: Any, value: float = 0.5) -> None:
+    """One training step; `value` is the gradient of every weight. Raises what DeepSpeed does."""
+    dtype = next(engine.module.parameters()).dtype
+    engine.backward(engine(torch.full((1, 4), value, dtype=dtype)).sum())
+    engine.step()
 
 
 def moment(config: Config) -> tuple[str | None, str]:

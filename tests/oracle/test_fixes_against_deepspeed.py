@@ -19,10 +19,10 @@ from dsconf.lint.engine import lint_config
 from dsconf.lint.finding import Finding
 from dsconf.lint.index import load_rules
 
+from .engine import initialize
 from .judge import faults, hjson, pydantic, read, torch
 from .linting import without_autos
 from .mutants import mutants
-from .test_rules_against_engine import initialize
 
 pytestmark = pytest.mark.oracle
 

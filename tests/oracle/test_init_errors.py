@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
+from .engine import initialize
 from .judge import Config
 from .linting import lint
 from .mutants import BASES, contradict, mutants
-from .test_rules_against_engine import initialize
 
 pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("process_group")]
 

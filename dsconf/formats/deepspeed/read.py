@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from dsconf.config.derive import facts_of
+from dsconf.config.dtypes import short_name
 from dsconf.config.effective import Config
 from dsconf.document.node import UNKNOWN
-from dsconf.formats.deepspeed.dtypes import short_name
 from dsconf.formats.deepspeed.fate import FATES
 from dsconf.formats.deepspeed.leftover import leftovers
 from dsconf.formats.outcome import Item

@@ -15,7 +15,7 @@ import re
 import traceback
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
@@ -36,36 +36,21 @@ MESHES = "mesh_device" in inspect.signature(ds_config.DeepSpeedConfig).parameter
 
 Config = dict[str, Any]
 Keys = tuple[str, ...]
-Constraint = Literal[
-    "batch-product",
-    "batch-indivisible",
-    "batch-missing",
-    "batch-not-positive",
-    "precision-both",
-    "unknown-nested-key",
-    "quoted-number",
-    "wrong-value",
-    "removed-key",
-    "deprecated-and-new",
-    "both-spellings",
-    "duplicate-key",
-    "other",
-]
+Constraint = str
+"""A kind of constraint, "other", or for one between several keys the rule that says it."""
 OTHERS = {
-    "Fp16_master_weights_and_grads is only supported": "needs a ZeRO stage",
-    "Bf16_master_weights_and_grads is only supported": "needs a ZeRO stage",
-    "bf16_optimizer_states is only supported": "needs a ZeRO stage",
-    "bf16_optimizer_states requires": "needs another key",
-    "when dynamic loss scaling is enabled": "a bound that holds for dynamic scaling only",
-    "compute_grad_norm=false is supported only": "needs stage 1 or 2",
-    "Partial offloading only supported": "needs stage 3",
-    "max_tokens must be specified": "an enabled section needs another key",
-    "curriculum_metrics must be specified": "an enabled section needs another key",
-    "GDS currently only supported for CUDA": "the machine decides",
-    "allgather_size is read": "beside zero_optimization: true, the form that is deprecated",
-    "gradient_allreduce_op='sum' is not supported": "not at stage 3, nor with ZenFlow",
+    "Fp16_master_weights_and_grads is only supported": "master-weights-need-zero",
+    "Bf16_master_weights_and_grads is only supported": "master-weights-need-zero",
+    "bf16_optimizer_states is only supported": "master-weights-need-zero",
+    "bf16_optimizer_states requires": "bf16-states-need-master-weights",
+    "when dynamic loss scaling is enabled": "fp16-scale-values",
+    "compute_grad_norm=false is supported only": "grad-norm-needed",
+    "Partial offloading only supported": "offload-ratio-needs-zero3",
+    "max_tokens must be specified": "dynamic-batching-tokens-missing",
+    "curriculum_metrics must be specified": "curriculum-metrics-missing",
+    "gradient_allreduce_op='sum' is not supported": "allreduce-sum-zero3",
 }
-"""Constraints between several keys that no rule knows yet: what DeepSpeed says of them, and what they are about."""
+"""Constraints between several keys: what DeepSpeed says of them, and the rule that says it."""
 BATCH_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 PARALLEL_KEYS = ("sequence_parallel_size", "data_parallel_size")
 
@@ -221,8 +206,12 @@ def _diagnose(config: Config, world_size: int, error: Exception) -> tuple[list[F
     assert explained, f"nothing explains {error!r}: {config}"
     _, keys, without = min(explained, key=operator.itemgetter(0))
     path = canonical(keys)
-    between = any(words in text for words in OTHERS)
-    return [Fault("other" if between else _kind(path, "wrong-value"), path, text)], without
+    return [Fault(_between(text) or _kind(path, "wrong-value"), path, text)], without
+
+
+def _between(text: str) -> Constraint | None:
+    """The rule for a constraint between several keys, None for what is none."""
+    return next((rule for words, rule in OTHERS.items() if words in text), None)
 
 
 def _takes_number(path: str) -> bool:
@@ -284,7 +273,7 @@ def _batch_constraint(config: Config, error: Exception) -> Constraint | None:
 def _validation_faults(config: Config, world_size: int, error: Any) -> tuple[list[Fault], Config]:
     section = sections_by_model()[error.title]
     if section == ("zero_optimization",) and config["zero_optimization"] is True:
-        found = [Fault("other", "allgather_size", f"allgather_size is read: {error}")]
+        found = [Fault("other", "allgather_size", f"beside zero_optimization: true it is read: {error}")]
         return found, with_leaf(config, ("allgather_size",), None, delete=True)
     found = []
     repaired = config
@@ -305,7 +294,7 @@ def _validation_faults(config: Config, world_size: int, error: Any) -> tuple[lis
             repaired = with_leaf(repaired, keys, number)
             continue
         else:
-            found.append(Fault("wrong-value" if detail["loc"] else "other", path, text))
+            found.append(Fault(_between(text) or ("wrong-value" if detail["loc"] else "other"), path, text))
             spec = spec_of(path)
             if detail["loc"] and spec is not None and "default" in spec:
                 # The key stays, so that what it must not stand beside is found too.

@@ -298,8 +298,8 @@ def _declared(random: Random) -> tuple[tuple[str, ...], Config]:
         for name, spec in section["keys"].items():
             if "keys" in spec:
                 stack.append(((*above, name), spec))
-            # Two sizes that stop deepspeed.initialize before it reads the config.
-            elif not spec.get("open") and not name.endswith("parallel_size"):
+            # Two sizes that stop deepspeed.initialize before it reads the config, and what the machine decides.
+            elif not spec.get("open") and not name.endswith("parallel_size") and name != "use_gds":
                 keys.append(((*above, name), section["keys"][spec["alias"]] if "alias" in spec else spec))
     return random.choice(keys)
 

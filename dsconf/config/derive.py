@@ -16,6 +16,16 @@ from dsconf.config.batch import (
     total_batch,
 )
 from dsconf.config.effective import Config, Facts, Reader
+from dsconf.config.parallel import (
+    autoep_autotp_conflict,
+    autotp_preset,
+    autotp_presets,
+    curriculum_gap,
+    datastates,
+    deepcompile_offloads,
+    deepcompile_scope,
+    random_ltd_gap,
+)
 from dsconf.config.training import (
     accumulation_dtype,
     communication_dtype,
@@ -53,6 +63,14 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         communication_dtype,
         accumulation_dtype,
         warmup_max_lr,
+        autotp_preset,
+        autotp_presets,
+        autoep_autotp_conflict,
+        deepcompile_scope,
+        deepcompile_offloads,
+        curriculum_gap,
+        random_ltd_gap,
+        datastates,
     )
 }
 """Every fact by the name that conditions and readers use for it (`fact.batch_problem`)."""

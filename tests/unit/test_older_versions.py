@@ -259,7 +259,7 @@ def lint(tmp_path: Path, config: dict[str, Any], *args: str) -> list[tuple[str, 
 @pytest.mark.parametrize(
     ("config", "found"),
     [
-        ({"log_level": "info"}, {"0.19.2": [("DS104", "warning", "log_level")], "0.19.3": []}),
+        ({"log_level": "info"}, {"0.19.2": [("DS126", "warning", "log_level")], "0.19.3": []}),
         (
             {"fp16": {"x": 1}},
             {"0.16.9": [("DS105", "warning", "fp16.x")], "0.17": [("DS105", "error", "fp16.x")]},
@@ -267,7 +267,7 @@ def lint(tmp_path: Path, config: dict[str, Any], *args: str) -> list[tuple[str, 
         (
             {"zero_optimization": {"zenflow": {"x": 1}}},
             {
-                "0.16": [("DS105", "error", "zero_optimization.zenflow")],
+                "0.16": [("DS126", "error", "zero_optimization.zenflow")],
                 "0.18": [("DS105", "error", "zero_optimization.zenflow.x")],
             },
         ),

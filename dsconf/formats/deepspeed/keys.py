@@ -37,3 +37,12 @@ def since(release: str, version: str | None) -> bool | None:
     from dsconf.formats.deepspeed.history import reached  # only an older target needs it
 
     return reached(release, version)
+
+
+def came_with(path: str, version: str | None) -> str | None:
+    """The first of the read versions that has the key which the target `version` does not have; None for none."""
+    if version is None:
+        return None
+    from dsconf.formats.deepspeed.history import came_with  # only an older target needs it
+
+    return came_with(load_keys(), path)

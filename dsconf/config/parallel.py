@@ -48,7 +48,7 @@ def autoep_autotp_conflict(read: Reader) -> object:
 
 
 def deepcompile_scope(read: Reader) -> object:
-    """What DeepCompile changes: "zero", the one pass that replaces ZeRO ("autosp", "autotp"), or None where it is off."""
+    """What DeepCompile changes: "zero", or the pass that stands instead ("autosp", "autotp"); None where it is off."""
     on, passes = read.value("compile.deepcompile"), read.value("compile.passes")
     if on is not True:
         return None if on is False else UNKNOWN

@@ -19,17 +19,15 @@ from typing import Any, NamedTuple
 
 Config = dict[str, Any]
 ROOT = Path(__file__).parents[2]
-ORDER = ("init", "compile", "step", "save")
 
 
 class Case(NamedTuple):
-    """One config on one rank; `until` is the last thing that the script does, one of ORDER."""
+    """One config on one rank; `then` is what the script does after deepspeed.initialize: "step", "save"."""
 
     config: Config
     world_size: int = 1
     rank: int = 0
-    until: str = "init"
-    environment: dict[str, str] = {}
+    then: Sequence[str] = ()
 
 
 class Outcome(NamedTuple):
@@ -51,7 +49,7 @@ def launch(cases: Sequence[Case]) -> list[Outcome]:
     with tempfile.TemporaryDirectory() as folder:
         run = subprocess.run(
             [sys.executable, "-m", "oracle.launch"],
-            input=json.dumps([list(case) for case in cases]), env=environment, capture_output=True, text=True,
+            input=json.dumps(cases), env=environment, capture_output=True, text=True,
             cwd=folder,
         )  # fmt: skip
     if run.returncode:
@@ -69,7 +67,9 @@ def _in_child(case: Case) -> list[Any]:
         try:
             outcome = _run(case)
         except BaseException as error:
-            outcome[1] = f"{type(error).__name__}: {error} in {traceback.extract_tb(error.__traceback__)[-1].name}"
+            outcome[1] = (
+                f"{type(error).__name__}: {error} in {traceback.extract_tb(error.__traceback__)[-1].name}"
+            )
         finally:
             os.write(writing, json.dumps(outcome).encode())
             os._exit(0)
@@ -86,8 +86,13 @@ def _run(case: Case) -> list[Any]:
     import torch
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    numbers = {"RANK": case.rank, "LOCAL_RANK": 0, "WORLD_SIZE": case.world_size, "LOCAL_SIZE": case.world_size}
-    os.environ.update({name: str(number) for name, number in numbers.items()}, **case.environment)
+    numbers = {
+        "RANK": case.rank,
+        "LOCAL_RANK": 0,
+        "WORLD_SIZE": case.world_size,
+        "LOCAL_SIZE": case.world_size,
+    }
+    os.environ.update({name: str(number) for name, number in numbers.items()})
     group = torch.distributed
     if case.world_size == 1:
         group.init_process_group("gloo", rank=0, world_size=1, store=group.HashStore())
@@ -102,10 +107,8 @@ def _run(case: Case) -> list[Any]:
         engine = deepspeed.initialize(
             model=model, config=case.config, model_parameters=list(model.parameters())
         )[0]
-        for moment in ORDER[1 : ORDER.index(case.until) + 1]:
-            if moment == "compile":
-                engine.compile(backend="eager")
-            elif moment == "step":
+        for moment in case.then:
+            if moment == "step":
                 engine.backward(engine(torch.ones(1, 8, dtype=next(engine.parameters()).dtype)).sum())
                 engine.step()
             elif moment == "save":

@@ -87,7 +87,9 @@ def test_tp_size_alone_splits_nothing() -> None:
         assert "autotp-size-missing" in found(case.config, 8)
 
 
-@pytest.mark.parametrize("batch", [{"train_batch_size": 16}, {"train_batch_size": 32, "gradient_accumulation_steps": 2}])
+@pytest.mark.parametrize(
+    "batch", [{"train_batch_size": 16}, {"train_batch_size": 32, "gradient_accumulation_steps": 2}]
+)
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_the_batch_of_tensor_parallelism(size: int, batch: Config) -> None:
     config = {**batch, **autotp(size)}
@@ -113,7 +115,20 @@ def test_sequence_parallel_alone() -> None:
 
 def test_presets() -> None:
     config = importlib.import_module("deepspeed.module_inject.autotp_config")
-    names = ("llama", "LLaMA", "bloom", "chatglm", "mixtral", "deepseek_v2", "qwen2", "phi3", "", "llama3", "gpt2", "qwen3")
+    names = (
+        "llama",
+        "LLaMA",
+        "bloom",
+        "chatglm",
+        "mixtral",
+        "deepseek_v2",
+        "qwen2",
+        "phi3",
+        "",
+        "llama3",
+        "gpt2",
+        "qwen3",
+    )
     for name in names:
         known = not name or config.AutoTPPresets.get_preset(name) is not None
         said = found({**BASE, **autotp(2, preset_model=name)})
@@ -147,7 +162,9 @@ def test_ways_to_compute_experts() -> None:
 
 def test_expert_groups() -> None:
     values = product((None, 1, 2, 4), (None, 1, 2, 4))
-    agree(on_all_ranks((autoep(num_expert_groups=all_, num_limited_groups=some) for all_, some in values), (8,)))
+    agree(
+        on_all_ranks((autoep(num_expert_groups=all_, num_limited_groups=some) for all_, some in values), (8,))
+    )
 
 
 CHANGES: list[Callable[[], Config]] = [

@@ -94,8 +94,8 @@ def curriculum_gap(read: Reader) -> object:
         schedule = metric.get("schedule_config")
         if needed and "schedule_config" not in metric:
             return f"{name}.schedule_config"
-        for key in needed if isinstance(schedule, dict) else ():
-            if key not in schedule:
+        for key in needed:
+            if isinstance(schedule, dict) and key not in schedule:
                 return f"{name}.schedule_config.{key}"
     return None
 

@@ -55,7 +55,7 @@ def compile_backend(config: Config) -> str:
     return "plain"
 
 
-PASSES = (
+PASSES: tuple[list[str] | None, ...] = (
     None,
     [],
     ["z1"],
@@ -172,7 +172,8 @@ def sampling(**sections: Any) -> Config:
 
 @pytest.mark.parametrize("enabled", [True, False, 1, 0])
 def test_switches_of_the_data_library(enabled: object) -> None:
-    for keys in ({}, {"curriculum_metrics": {}}, {"max_tokens": 10}):
+    additions: list[Config] = [{}, {"curriculum_metrics": {}}, {"max_tokens": 10}]
+    for keys in additions:
         for name, rule in (
             ("curriculum_learning", "curriculum-metrics-missing"),
             ("dynamic_batching", "dynamic-batching-tokens-missing"),

@@ -148,9 +148,12 @@ def test_expert_sizes() -> None:
 
 
 def test_ways_to_compute_experts() -> None:
+    backends: list[Config] = [
+        {}, {"comm_backend": "deepep"}, {"comm_backend": "deepep", "comm_max_tokens_per_rank": 64},
+    ]  # fmt: skip
     values = product(
         (1, 2), (True, False), ("separate", "fused"), ("auto", "fused_weighted_sum"), ("auto", "fused"),
-        ({}, {"comm_backend": "deepep"}, {"comm_backend": "deepep", "comm_max_tokens_per_rank": 64}),
+        backends,
     )  # fmt: skip
     configs = [
         autoep(autoep_size=size, use_grouped_mm=grouped, gate_up_impl=gate, combine_impl=combine,

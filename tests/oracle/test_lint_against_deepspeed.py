@@ -43,6 +43,8 @@ CONSTRAINTS: dict[str, Constraint] = {
     "duplicate-key": "duplicate-key",
 }
 """The rules whose errors DeepSpeedConfig decides, and what the judge calls the reason."""
+TESTED_ALONE = {"curriculum-metrics-missing", "dynamic-batching-tokens-missing"}
+"""Rules on constraints between keys, which have tests of their own; the judge knows them as `OTHERS`."""
 
 
 def lint(text: str, consumer: Consumer | None = None, world_size: int | None = None) -> Result:
@@ -53,7 +55,7 @@ def reasons(result: Result) -> set[tuple[Constraint, str]]:
     """What lint says that DeepSpeedConfig raises for, as `Fault` names it."""
     found: set[tuple[Constraint, str]] = set()
     for finding in result.findings:
-        if finding.severity == "error" and finding.fails == "parse":
+        if finding.severity == "error" and finding.fails == "parse" and finding.rule not in TESTED_ALONE:
             constraint = CONSTRAINTS[finding.rule]
             key = "" if constraint.startswith(("batch", "precision")) else finding.key
             found.add((constraint, key.rpartition(".")[2] if constraint == "duplicate-key" else key))
@@ -94,7 +96,7 @@ def test_the_bases_are_accepted() -> None:
     for base in BASES:
         text = json.dumps(base)
         assert faults(text, 1) == []
-        assert lint(text, "deepspeed", 1).findings == []
+        assert {finding.severity for finding in lint(text, "deepspeed", 1).findings} <= {"info"}
 
 
 def test_mutants() -> None:

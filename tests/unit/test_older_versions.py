@@ -368,3 +368,33 @@ def test_set_knows_the_keys_of_that_version(tmp_path: Path) -> None:
     )
     assert result.exit_code == 2
     assert "DeepSpeed has no key 'log_level'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("path", "release"),
+    sorted((path, change["since"]) for path, change in load_history()["keys"].items() if "since" in change),
+)
+def test_a_newer_key_says_which_version_has_it(tmp_path: Path, path: str, release: str) -> None:
+    versions = load_history()["versions"]
+    older = versions[versions.index(release) - 1]
+    config: dict[str, Any] = {"train_micro_batch_size_per_gpu": 4}
+    *above, name = path.split(".")
+    section = config
+    for each in above:
+        section = section.setdefault(each, {})
+    section[name] = {}
+    file = tmp_path / "ds.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+
+    def said(version: str) -> list[dict[str, Any]]:
+        findings = lint_json(file, "--deepspeed-version", version)[1]["findings"]
+        return [each for each in findings if each["rule"] == "key-needs-version"]
+
+    assert said(release) == []
+    if spec_at(load_keys(), path)[1].get("status") == "removed":
+        assert said(older) == []
+    else:
+        (finding,) = said(older)
+        assert f"{path}.".startswith(f"{finding['key']}.")
+        assert f"DeepSpeed {release} has it" in finding["message"]
+        assert older in finding["message"]

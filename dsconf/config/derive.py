@@ -17,6 +17,16 @@ from dsconf.config.batch import (
 )
 from dsconf.config.buckets import reduce_buffer_bytes, reduce_buffer_gib, reduce_buffers
 from dsconf.config.effective import Config, Facts, Reader
+from dsconf.config.parallel import (
+    autoep_autotp_conflict,
+    autotp_preset,
+    autotp_presets,
+    curriculum_gap,
+    datastates,
+    deepcompile_offloads,
+    deepcompile_scope,
+    random_ltd_gap,
+)
 from dsconf.config.precision import (
     accumulation_format,
     autocast_format,
@@ -95,6 +105,14 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         reduce_buffers,
         reduce_buffer_bytes,
         reduce_buffer_gib,
+        autotp_preset,
+        autotp_presets,
+        autoep_autotp_conflict,
+        deepcompile_scope,
+        deepcompile_offloads,
+        curriculum_gap,
+        random_ltd_gap,
+        datastates,
     )
 }
 """Every fact by the name that conditions and readers use for it (`fact.batch_problem`)."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dsconf.config.context import HUGGING_FACE
 from dsconf.config.effective import Config, Spec, Written, spec_at
 from dsconf.document.node import UNKNOWN, Document, Span
+from dsconf.formats.deepspeed.keys import NEWEST, came_with
 from dsconf.lint.event import Event
 from dsconf.lint.homes import home_of
 from dsconf.lint.nearest import nearest
@@ -125,6 +126,8 @@ def _unknown(config: Config, item: Written) -> Event:
         "value": item.entry.node.plain(),
         "raises": item.section.get("unknown") == "raises" and not _is_ignored_name(config, item),
         "known": item.section.get("unknown") != "depends",
+        "since": came_with(item.path, config.context.deepspeed_version),
+        "target": (config.context.deepspeed_version or NEWEST).removesuffix("+"),
         "home": home,
         "home_name": _named(_above(home or "")),
         "suggestion": meant,

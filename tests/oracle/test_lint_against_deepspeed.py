@@ -104,9 +104,8 @@ def test_the_bases_are_accepted() -> None:
     for base in BASES:
         text = json.dumps(base)
         assert faults(text, 1) == []
-        found = lint(text, "deepspeed", 1).findings
-        assert [finding for finding in found if finding.rule != "auto-without-resolver"] == []
-        assert not any(finding.fails for finding in found)
+        serious = [each for each in lint(text, "deepspeed", 1).findings if each.severity == "error"]
+        assert [each for each in serious if each.rule != "auto-without-resolver"] == []
 
 
 def test_mutants() -> None:

@@ -250,7 +250,7 @@ def lint(tmp_path: Path, config: dict[str, Any], *args: str) -> list[tuple[str, 
 @pytest.mark.parametrize(
     ("config", "found"),
     [
-        ({"log_level": "info"}, {"0.19.2": [("DS104", "warning", "log_level")], "0.19.3": []}),
+        ({"log_level": "info"}, {"0.19.2": [("DS126", "warning", "log_level")], "0.19.3": []}),
         (
             {"fp16": {"x": 1}},
             {"0.16.9": [("DS105", "warning", "fp16.x")], "0.17": [("DS105", "error", "fp16.x")]},
@@ -258,7 +258,7 @@ def lint(tmp_path: Path, config: dict[str, Any], *args: str) -> list[tuple[str, 
         (
             {"zero_optimization": {"stage": 3, "zenflow": {"x": 1}}},
             {
-                "0.16": [("DS105", "error", "zero_optimization.zenflow")],
+                "0.16": [("DS126", "error", "zero_optimization.zenflow")],
                 "0.18": [("DS105", "error", "zero_optimization.zenflow.x")],
             },
         ),
@@ -359,3 +359,33 @@ def test_set_knows_the_keys_of_that_version(tmp_path: Path) -> None:
     )
     assert result.exit_code == 2
     assert "DeepSpeed has no key 'log_level'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("path", "release"),
+    sorted((path, change["since"]) for path, change in load_history()["keys"].items() if "since" in change),
+)
+def test_a_newer_key_says_which_version_has_it(tmp_path: Path, path: str, release: str) -> None:
+    versions = load_history()["versions"]
+    older = versions[versions.index(release) - 1]
+    config: dict[str, Any] = {"train_micro_batch_size_per_gpu": 4}
+    *above, name = path.split(".")
+    section = config
+    for each in above:
+        section = section.setdefault(each, {})
+    section[name] = {}
+    file = tmp_path / "ds.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+
+    def said(version: str) -> list[dict[str, Any]]:
+        findings = lint_json(file, "--deepspeed-version", version)[1]["findings"]
+        return [each for each in findings if each["rule"] == "key-needs-version"]
+
+    assert said(release) == []
+    if spec_at(load_keys(), path)[1].get("status") == "removed":
+        assert said(older) == []
+    else:
+        (finding,) = said(older)
+        assert f"{path}.".startswith(f"{finding['key']}.")
+        assert f"DeepSpeed {release} has it" in finding["message"]
+        assert older in finding["message"]

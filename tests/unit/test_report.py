@@ -75,7 +75,8 @@ def test_line_ends_and_encodings_survived_version_control() -> None:
 def test_ok(name: str) -> None:
     for args in ([], OK[name]):
         status, found = lint_json(FIXTURES / "ok" / name, *args)
-        assert (status, found["findings"], found["files"]) == (0, [], 1)
+        serious = [finding for finding in found["findings"] if finding["severity"] != "info"]
+        assert (status, serious, found["files"]) == (0, [], 1)
 
 
 @pytest.mark.usefixtures("_in_err")

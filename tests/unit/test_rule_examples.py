@@ -30,6 +30,7 @@ FAMILIES = {
     "checkpoint": 7,
 }
 FAMILIES["performance"] = 8
+FAMILIES["parallel"] = 9
 ENTRIES = compile_rules(RULES)
 SERIOUS = ("error", "warning")
 
@@ -82,7 +83,7 @@ def test_form(page: Path) -> None:
     assert [title for title, _ in sections(text)] == HEADINGS
     assert all(body.strip() for _, body in sections(text))
     assert {example.section for example in examples_of(page)} == {"Bad", "Good"}
-    assert re.fullmatch(r"DS[1-8]\d\d", facts["code"])
+    assert re.fullmatch(r"DS[1-9]\d\d", facts["code"])
     assert facts["code"][2] == str(FAMILIES[page.parent.name])
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", facts["name"])
     assert len(facts["evidence"]) > 20

@@ -114,6 +114,25 @@ def optimizers_of(newest: Collection[str], version: str) -> set[str]:
     return names
 
 
+def came_with(table: Node, path: str) -> str | None:
+    """The first of the read versions that has a key, in any of its spellings; None for one that is no key.
+
+    `table` is that of the newest. What it has only as removed counts as no key.
+    """
+    node, canonical = table, []
+    for name in path.split("."):
+        keys = node.get("keys", {})
+        name = keys.get(name, {}).get("alias", name)
+        if name not in keys:
+            return None
+        node = keys[name]
+        canonical.append(name)
+    if node.get("status") == "removed":
+        return None
+    since: str | None = load_history()["keys"].get(".".join(canonical), {}).get("since")
+    return since
+
+
 def _section(table: Node, path: str) -> Node | None:
     node = table
     for name in path.split(".") if path else ():

@@ -25,3 +25,12 @@ def load_keys(version: str | None = None) -> dict[str, Any]:
     with open(KEYS_FILE, encoding="utf-8") as handle:  # noqa: PTH123
         table: dict[str, Any] = json.load(handle)
     return table
+
+
+def came_with(path: str, version: str | None) -> str | None:
+    """The first of the read versions that has the key which the target `version` does not have; None for none."""
+    if version is None:
+        return None
+    from dsconf.formats.deepspeed.history import came_with  # only an older target needs it
+
+    return came_with(load_keys(), path)

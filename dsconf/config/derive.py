@@ -16,6 +16,7 @@ from dsconf.config.batch import (
     total_batch,
 )
 from dsconf.config.effective import Config, Facts, Reader
+from dsconf.config.optimizer import optimizer_tested, optimizer_wrapped
 from dsconf.config.training import (
     accumulation_dtype,
     communication_dtype,
@@ -46,6 +47,8 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         has_optimizer,
         offloads_optimizer,
         optimizer_class,
+        optimizer_tested,
+        optimizer_wrapped,
         learning_rate,
         epsilon,
         weight_decay,

@@ -54,7 +54,7 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
     facts = facts_of(config)
     found: list[tuple[Span, Finding]] = []
     undecided: list[tuple[str, str]] = []
-    happened: list[Event] = list(events(config))
+    happened: list[Event] = list(events(config, facts))
     for name in {rule["kind"] for rule in rules} & set(CHECKS):
         for event in CHECKS[name](config, facts):
             if isinstance(event, Event):

@@ -13,9 +13,10 @@ from typing import Any
 
 from dsconf.config.effective import Config, Facts
 from dsconf.document.node import UNKNOWN
+from dsconf.formats.deepspeed.arguments import scheduler_known
 from dsconf.formats.deepspeed.keys import since
 from dsconf.formats.deepspeed.optimizers import optimizer_known
-from dsconf.lint.optimizers import nearest_optimizer
+from dsconf.lint.optimizers import nearest_optimizer, nearest_scheduler
 
 _BINARY: dict[str, Callable[[Any, Any], object]] = {
     "==": operator.eq,
@@ -38,6 +39,8 @@ _LONGEST = 120
 _FUNCTIONS: dict[str, Callable[[Any, str | None], object]] = {
     "optimizer_known": optimizer_known,
     "nearest_optimizer": nearest_optimizer,
+    "scheduler_known": scheduler_known,
+    "nearest_scheduler": nearest_scheduler,
 }
 
 

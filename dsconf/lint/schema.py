@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dsconf.config.effective import Config, Spec, Written, spec_at
+from dsconf.config.effective import Config, Facts, Spec, Written, spec_at
 from dsconf.document.node import UNKNOWN, Document, Span
+from dsconf.lint.arguments import is_taken
 from dsconf.lint.event import Event
 from dsconf.lint.homes import home_of
 from dsconf.lint.nearest import nearest
 from dsconf.lint.wrong_value import wrong_value
 
 
-def events(config: Config) -> Iterator[Event]:
+def events(config: Config, facts: Facts) -> Iterator[Event]:
     """Every event of one file."""
     yield from _duplicates(config.document)
     live = _live(config)
@@ -26,7 +27,8 @@ def events(config: Config) -> Iterator[Event]:
         elif item.spec.get("status") == "removed":
             yield _removed(item)
         elif item is live.get(item.path):
-            yield from _wrong_value(config, item)
+            if is_taken(facts, item) is not False:
+                yield from _wrong_value(config, item)
             yield from _deprecated(item, live)
         elif not _says_nothing(config, item):
             yield _second_spelling(item, live[item.path])

@@ -6,40 +6,13 @@ import importlib
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from configs import config_of
 
-from dsconf.lint.engine import lint_config
-from dsconf.lint.finding import Finding
-from dsconf.lint.index import load_rules
-
-from .judge import OWN_OPTIMIZERS, Config, deepspeed, engine_finds, read, torch
+from .engine import BASE, finding, initialize
+from .judge import OWN_OPTIMIZERS, Config, engine_finds, read, torch
 
 pytestmark = pytest.mark.oracle
-
-RULES = load_rules()
-BASE: Config = {"train_micro_batch_size_per_gpu": 1}
-
-
-def finding(rule: str, config: Config) -> Finding | None:
-    """What lint says by one rule, None where that is silent."""
-    found = [each for each in lint_config(config_of(config), RULES).findings if each.rule == rule]
-    assert len(found) <= 1
-    return found[0] if found else None
-
-
-def initialize(config: Config) -> Any:
-    """The engine for a small model, or the exception."""
-    model = torch.nn.Linear(4, 4)
-    try:
-        return deepspeed.initialize(
-            model=model, config={**BASE, **config}, model_parameters=list(model.parameters())
-        )[0]
-    except Exception as error:
-        return error
-
 
 # ---- optimizer-unknown-type ------------------------------------------------------------------------
 

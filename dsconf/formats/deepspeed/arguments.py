@@ -44,13 +44,18 @@ SCHEDULER_ARGUMENTS = {
     "WarmupCosineLR": ("total_num_steps", f"warmup_min_ratio cos_min_ratio {_WARMUP}"),
     "OneCycle": (
         "cycle_min_lr cycle_max_lr",
-        "decay_lr_rate cycle_first_step_size cycle_second_step_size cycle_first_stair_count cycle_second_stair_count "
-        "decay_step_size cycle_momentum cycle_min_mom cycle_max_mom decay_mom_rate last_batch_iteration",
+        (
+            "decay_lr_rate cycle_first_step_size cycle_second_step_size cycle_first_stair_count "
+            "cycle_second_stair_count decay_step_size cycle_momentum cycle_min_mom cycle_max_mom "
+            "decay_mom_rate last_batch_iteration"
+        ),
     ),
     "LRRangeTest": (
         "",
-        "lr_range_test_min_lr lr_range_test_step_size lr_range_test_step_rate lr_range_test_staircase "
-        "last_batch_iteration",
+        (
+            "lr_range_test_min_lr lr_range_test_step_size lr_range_test_step_rate lr_range_test_staircase "
+            "last_batch_iteration"
+        ),
     ),
 }
 """By `scheduler.type` the keys that `scheduler.params` must have, and those that it may have."""
@@ -61,16 +66,20 @@ TORCH_SCHEDULERS = {
     "CosineAnnealingWarmRestarts": ("T_0", "T_mult eta_min last_epoch"),
     "CyclicLR": (
         "base_lr max_lr",
-        "step_size_up step_size_down mode gamma scale_fn scale_mode cycle_momentum base_momentum max_momentum "
-        "last_epoch",
+        (
+            "step_size_up step_size_down mode gamma scale_fn scale_mode cycle_momentum base_momentum max_momentum "
+            "last_epoch"
+        ),
     ),
     "ExponentialLR": ("gamma", "last_epoch"),
     "LinearLR": ("", "start_factor end_factor total_iters last_epoch"),
     "MultiStepLR": ("milestones", "gamma last_epoch"),
     "OneCycleLR": (
         "max_lr",
-        "total_steps epochs steps_per_epoch pct_start anneal_strategy cycle_momentum base_momentum max_momentum "
-        "div_factor final_div_factor three_phase last_epoch",
+        (
+            "total_steps epochs steps_per_epoch pct_start anneal_strategy cycle_momentum base_momentum max_momentum "
+            "div_factor final_div_factor three_phase last_epoch"
+        ),
     ),
     "PolynomialLR": ("", "total_iters power last_epoch"),
     "ReduceLROnPlateau": ("", "mode factor patience threshold threshold_mode cooldown min_lr eps"),

@@ -12,11 +12,22 @@ from dsconf.lint.arguments import is_taken, scheduler_arguments, taken
 from dsconf.lint.event import Event
 from dsconf.lint.nearest import nearest
 
-_MEANT = {"learning_rate": "lr", "epsilon": "eps", "adam_epsilon": "eps", "weightdecay": "weight_decay"}
-"""Other libraries' names."""
+_MEANT = {
+    "lr": ("learning_rate",),
+    "eps": ("epsilon", "adam_epsilon"),
+    "betas": ("beta", "beta1", "adam_betas"),
+    "warmup_num_steps": ("warmup_step", "warmup_steps", "num_warmup_steps"),
+    "total_num_steps": ("total_steps", "max_steps", "num_training_steps", "train_steps"),
+    "warmup_min_lr": ("min_lr",),
+    "warmup_max_lr": ("max_lr",),
+    "cycle_min_lr": ("min_lr",),
+    "cycle_max_lr": ("max_lr",),
+}
+"""By key what it is called elsewhere."""
 _LISTS = (
-    "warmup_min_lr warmup_max_lr cycle_min_lr cycle_max_lr cycle_min_mom cycle_max_mom lr_range_test_min_lr"
-).split()
+    "warmup_min_lr", "warmup_max_lr", "cycle_min_lr", "cycle_max_lr", "cycle_min_mom", "cycle_max_mom",
+    "lr_range_test_min_lr",
+)  # fmt: skip
 """Arguments of a schedule that may hold one number for each group of parameters."""
 _SHAPES = ("log", "linear")
 """What `warmup_type` may be."""
@@ -76,7 +87,9 @@ def _lists(config: Config, kind: object) -> Iterator[Event]:
             "empty": not item.entry.node.elements,
         }
         places = tuple(
-            (other.entry.span, f"{len(other.entry.node.elements)} here") for other in lists if other is not item
+            (other.entry.span, f"{len(other.entry.node.elements)} here")
+            for other in lists
+            if other is not item
         )
         yield Event("scheduler-params", item.path, item.entry.span, key, places)
 
@@ -122,9 +135,9 @@ def _has(names: tuple[str, str], name: str) -> bool:
 def _name(config: Config, item: Written, names: list[str]) -> dict[str, object]:
     name, section = item.entry.key, item.path.partition(".")[0]
     free = [other for other in names if not config.present(f"{section}.params.{other}")]
-    meant = _MEANT.get(name.lower())
+    meant = next((own for own in free if name.lower() in _MEANT.get(own, ())), None)
     return {
         "name": name,
-        "suggestion": meant if meant in free else nearest(name, free),
+        "suggestion": meant or nearest(name, free),
         "known": ", ".join(names),
     }

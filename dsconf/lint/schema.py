@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from dsconf.config.effective import Config, Facts, Spec, Written, spec_at
 from dsconf.document.node import UNKNOWN, Document, Span
-from dsconf.lint.arguments import is_taken
+from dsconf.lint.checks.arguments import is_taken
 from dsconf.lint.event import Event
 from dsconf.lint.homes import home_of
 from dsconf.lint.nearest import nearest

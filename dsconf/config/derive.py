@@ -17,6 +17,7 @@ from dsconf.config.batch import (
 )
 from dsconf.config.buckets import reduce_buffer_bytes, reduce_buffer_gib, reduce_buffers
 from dsconf.config.effective import Config, Facts, Reader
+from dsconf.config.optimizer import optimizer_tested, optimizer_wrapped
 from dsconf.config.parallel import (
     autoep_autotp_conflict,
     autotp_preset,
@@ -78,6 +79,8 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         has_optimizer,
         offloads_optimizer,
         optimizer_class,
+        optimizer_tested,
+        optimizer_wrapped,
         learning_rate,
         epsilon,
         weight_decay,

@@ -23,6 +23,8 @@ def has_optimizer(read: Reader) -> object:
 
 def offloads_optimizer(read: Reader) -> object:
     """Whether the optimizer is one for the CPU: a device is named, at whatever stage."""
+    if read.given("zero_optimization.cpu_offload") is True:
+        return True
     device = read.value("zero_optimization.offload_optimizer.device")
     return UNKNOWN if device is UNKNOWN else device in ("cpu", "nvme")
 
@@ -49,6 +51,9 @@ def optimizer_class(read: Reader) -> object:
         "muadam": "mup.MuAdam",
         "muadamw": "mup.MuAdamW",
         "musgd": "mup.MuSGD",
+        "onebitadam": "OnebitAdam",
+        "onebitlamb": "OnebitLamb",
+        "zerooneadam": "ZeroOneAdam",
     }
     return own.get(kind, f"torch.optim.{name}")
 
@@ -133,8 +138,7 @@ def warmup_max_lr(read: Reader) -> object:
     path = "scheduler.params.warmup_max_lr"
     if read.may_hold(path):
         return UNKNOWN
-    if read.present(path) and read.given(path) is not None:
-        return read.value(path)
     if read.given("scheduler.type") == "WarmupDecayLR" and not read.present(path):
         return 0.001
-    return read.fact("learning_rate")
+    value = read.value(path)  # before DeepSpeed 0.17.6 it had a default
+    return read.fact("learning_rate") if value is None else value

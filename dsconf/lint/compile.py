@@ -18,7 +18,10 @@ from typing import Any
 Code = list[Any]
 """A compiled expression: a list of an operator's name and its operands."""
 
-PREDICATES = {"present": 1, "auto": 1, "since": 1, "optimizer_known": 1, "nearest_optimizer": 1}
+PREDICATES = {
+    "present": 1, "auto": 1, "since": 1, "optimizer_known": 1, "nearest_optimizer": 1, "scheduler_known": 1,
+    "nearest_scheduler": 1,
+}  # fmt: skip
 """The callable names and how many arguments they take; `present` and `auto` take a path, `since` a DeepSpeed version
 in quotes: whether the target is that one or newer."""
 _PATH_PREDICATES = {"present", "auto"}

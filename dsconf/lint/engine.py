@@ -114,7 +114,7 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
     found: list[_Found] = []
     missing: list[tuple[str, str]] = []
     undecided: set[str] = set()
-    happened: list[Event] = list(events(config))
+    happened: list[Event] = list(events(config, facts))
     for name in {rule["kind"] for rule in rules} & set(CHECKS):
         for event in CHECKS[name](config, facts):
             if isinstance(event, Event):

@@ -12,8 +12,9 @@ from typing import Any
 
 from dsconf.config.effective import Config, Facts
 from dsconf.document.node import UNKNOWN
+from dsconf.formats.deepspeed.arguments import scheduler_known
 from dsconf.formats.deepspeed.optimizers import optimizer_known
-from dsconf.lint.optimizers import nearest_optimizer
+from dsconf.lint.optimizers import nearest_optimizer, nearest_scheduler
 from dsconf.lint.words import show
 
 _BINARY: dict[str, Callable[[Any, Any], object]] = {
@@ -35,6 +36,8 @@ _BINARY: dict[str, Callable[[Any, Any], object]] = {
 _FUNCTIONS: dict[str, Callable[[Any, str | None], object]] = {
     "optimizer_known": optimizer_known,
     "nearest_optimizer": nearest_optimizer,
+    "scheduler_known": scheduler_known,
+    "nearest_scheduler": nearest_scheduler,
 }
 
 

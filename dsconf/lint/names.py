@@ -13,7 +13,7 @@ from dsconf.lint.nearest import nearest
 _OPERATORS = {
     "==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "and", "or", "not", "list",
     "object",
-    "optimizer_known", "nearest_optimizer", "since",
+    "optimizer_known", "nearest_optimizer", "scheduler_known", "nearest_scheduler", "since",
 }  # fmt: skip
 _INNER = {"gpu": Gpu._fields, "model": Model._fields}
 """The fields of fields of the context."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dsconf.config.context import HUGGING_FACE
-from dsconf.config.effective import Config, Spec, Written, spec_at
+from dsconf.config.effective import Config, Facts, Spec, Written, spec_at
 from dsconf.document.node import UNKNOWN, Document, Span
 from dsconf.formats.deepspeed.keys import NEWEST, came_with
+from dsconf.lint.checks.arguments import is_taken
 from dsconf.lint.event import Event
 from dsconf.lint.homes import home_of
 from dsconf.lint.nearest import nearest
 from dsconf.lint.wrong_value import wrong_value
 
 
-def events(config: Config) -> Iterator[Event]:
+def events(config: Config, facts: Facts) -> Iterator[Event]:
     """Every event of one file."""
     yield from _duplicates(config.document)
     live = _live(config)
@@ -30,7 +31,8 @@ def events(config: Config) -> Iterator[Event]:
         elif item.spec.get("status") == "removed":
             yield _removed(item)
         elif item is live.get(item.path):
-            yield from _wrong_value(config, item)
+            if is_taken(facts, item) is not False:
+                yield from _wrong_value(config, item)
             if (
                 item.path != "bf16" or config.fills.get("bf16.enabled") is not False
             ):  # see alias-section-unread

@@ -60,9 +60,14 @@ def _problem(spec: Spec, reader: str, raw: object) -> str:
         return "quoted"
     if types == ["bool"] and isinstance(raw, str):
         return "bool-text"
-    fraction = isinstance(raw, float) and abs(raw) < _LARGEST and reader != "raw" and raw != int(raw)
-    if "int" in types and (fraction or (isinstance(raw, float) and spec.get("int_only"))):
-        return "fraction"
+    if "int" in types and isinstance(raw, float):
+        whole = int(raw) if abs(raw) < _LARGEST and raw == int(raw) else None
+        if spec.get("int_only"):
+            # hjson makes an integer of a whole number, which may be out of bounds itself.
+            outside = whole is not None and isinstance(coerce(spec, reader, whole), Invalid)
+            return "bounds" if outside else "fraction"
+        if reader != "raw" and whole is None and abs(raw) < _LARGEST:
+            return "fraction"
     if "values" in spec and len(types) == 1 and (number or isinstance(raw, str)):
         return "enum"
     return "bounds" if number and {"int", "float"} & {*types} else "type"

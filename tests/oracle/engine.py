@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from configs import config_of
@@ -17,12 +18,14 @@ RULES = load_rules()
 BASE: Config = {"train_micro_batch_size_per_gpu": 1}
 TORCH_ADAM: Config = {"type": "AdamW", "params": {"torch_adam": True}}
 """An optimizer that needs none of DeepSpeed's compiled operators."""
+NO_KERNEL = "This op had not been implemented on CPU backend"
+"""What DeepSpeed says of a class that only a GPU can build, when it has accepted all of its arguments."""
 CPU: Config = {"device": "cpu", "pin_memory": False}
 
 
 def findings(config: Config, context: Context | None = None) -> list[Finding]:
     """All that lint says."""
-    settings = config_of(config)
+    settings = config_of({**BASE, **config})
     if context is not None:
         settings.context = context
     return lint_config(settings, RULES).findings
@@ -38,12 +41,20 @@ def finding(
     return found[0] if found else None
 
 
-def initialize(config: Config) -> Any:
-    """The engine for a small model, or the exception."""
-    model = torch.nn.Linear(4, 4)
+def errors(config: Config) -> list[Finding]:
+    """The errors that lint has for a config."""
+    return [each for each in findings(config) if each.severity == "error"]
+
+
+def initialize(config: Config, model: Any = None, optimizer: Callable[[Any], Any] | None = None) -> Any:
+    """The engine for a model, a small one by default, or the exception; `optimizer` makes one of the script's own."""
+    model = torch.nn.Linear(4, 4) if model is None else model
     try:
         return deepspeed.initialize(
-            model=model, config={**BASE, **config}, model_parameters=list(model.parameters())
+            model=model,
+            config={**BASE, **config},
+            model_parameters=list(model.parameters()),
+            optimizer=None if optimizer is None else optimizer(model.parameters()),
         )[0]
     except Exception as error:
         return error
@@ -74,3 +85,8 @@ def moment(config: Config) -> tuple[str | None, str]:
         return "init", str(engine)
     error = step(engine)
     return ("step", str(error)) if error else (None, "")
+
+
+def refused(engine: object) -> bool:
+    """Whether deepspeed.initialize raised for the config, and not for want of a GPU."""
+    return isinstance(engine, Exception) and NO_KERNEL not in str(engine)

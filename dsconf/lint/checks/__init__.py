@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dsconf.config.effective import Config, Facts
-from dsconf.lint.checks import arguments, auto, launch, reading, zero
+from dsconf.lint.checks import arguments, auto, launch, reading, training_args, zero
 from dsconf.lint.event import Event, Needs
 
 Check = Callable[[Config, Facts], Iterator[Event | Needs]]
@@ -18,9 +18,9 @@ CHECKS: dict[str, Check] = {
     "auto-without-resolver": auto.without_resolver,
     "auto-unsupported-key": auto.unsupported_key,
     "auto-needs-hidden-size": auto.needs_hidden_size,
-    "hf-args-mismatch": arguments.mismatch,
-    "optimizer-overrides-args": arguments.optimizer_overrides,
-    "scheduler-overrides-args": arguments.scheduler_overrides,
+    "hf-args-mismatch": training_args.mismatch,
+    "optimizer-overrides-args": training_args.optimizer_overrides,
+    "scheduler-overrides-args": training_args.scheduler_overrides,
     "accelerate-ds-file-conflict": launch.file_conflict,
     "accelerate-precision-conflict": launch.precision_conflict,
     "accelerate-needs-zero-block": launch.needs_zero_block,
@@ -29,5 +29,9 @@ CHECKS: dict[str, Check] = {
     "overwritten-key": launch.overwritten_key,
     "stage3-keys": zero.stage3_keys,
     "resume-world-size": zero.resume_world_size,
+    "optimizer-arguments": arguments.optimizer_arguments,
+    "scheduler-params": arguments.scheduler_params,
+    "cycled-momentum": arguments.cycled_momentum,
+    "warmup-type": arguments.warmup_type,
 }
 """Every check by its name. Its events have that name as their kind."""

@@ -44,6 +44,7 @@ def mend(result: Result, lint: Lint, *, unsafe: bool) -> Mended:
         if _better(after, result, finding):
             fixed += (_names(result) - _names(after)).total()
             text, result = changed, after
+            refused.clear()  # what did not help before may help now
         else:
             refused.add(_name(finding))
     return Mended(text, result, fixed)

@@ -233,5 +233,6 @@ def test_a_launch_configuration_for_another_file() -> None:
     rules = {}
     for consumer in ("accelerate", "trainer"):
         _, report = lint_json(config, "--consumer", consumer, "--launch-config", yaml)
-        rules[consumer] = [finding["rule"] for finding in report["findings"]]
+        found = [finding["rule"] for finding in report["findings"]]
+        rules[consumer] = [rule for rule in found if rule.startswith("accelerate-")]
     assert rules == {"accelerate": [], "trainer": ["accelerate-ds-file-conflict"]}

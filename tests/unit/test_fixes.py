@@ -19,7 +19,7 @@ from dsconf.document.json_scanner import scan
 from dsconf.document.node import Document
 from dsconf.document.source import Unusable
 from dsconf.lint.engine import lint_text
-from dsconf.lint.finding import Finding, Result
+from dsconf.lint.finding import Finding, Related, Result
 from dsconf.lint.index import load_rules
 from dsconf.lint.mend import mend
 
@@ -50,7 +50,7 @@ def errors(result: Result) -> int:
     return sum(finding.severity == "error" for finding in result.findings)
 
 
-def written_path(document: Document, finding: Finding) -> tuple[str, ...]:
+def written_path(document: Document, finding: Finding | Related) -> tuple[str, ...]:
     """The keys that lead to the entry which a finding marks, as they are spelt."""
     place = finding.place.line, finding.place.column
     paths = [
@@ -79,7 +79,8 @@ def check_each(text: str, context: Context) -> Counter[tuple[str, bool]]:
         if finding.fix.safe:
             assert errors(after) <= errors(result), (text, finding, after.findings)
         lost, new = leaves(before) - leaves(document), leaves(document) - leaves(before)
-        assert all(key[: len(path)] == path for key, _ in lost), (text, finding)
+        marked = [path, *(written_path(before, related) for related in finding.related)]
+        assert all(any(key[: len(each)] == each for each in marked) for key, _ in lost), (text, finding)
         # A section that lost its only key shows as an empty one.
         values = Counter(value for _, value in new if value != "{}")
         assert values.total() <= max(1, lost.total()), (text, finding)

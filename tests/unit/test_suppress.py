@@ -58,7 +58,7 @@ def test_a_comment_counts_for_its_line_or_the_next(lines: list[str]) -> None:
         ['"zero_optimization": {}, // dsconf: ignore[DS104]', '"x_y": 1,'],
         ["// dsconf: ignore[DS104]", '"zero_optimization": {},', '"x_y": 1,'],
         ['"x_y": 1,', "// dsconf: ignore[DS104]"],
-        ['"x_y": 1, // dsconf: ignore[DS2]'],
+        ['"x_y": 1, // dsconf: ignore[DS301]'],
     ],
 )
 def test_at_another_line_it_suppresses_nothing(lines: list[str]) -> None:

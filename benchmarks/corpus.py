@@ -61,7 +61,7 @@ def show_sample(paths: Iterable[Path], count: int, seed: int) -> None:
         (path, consumer, finding)
         for consumer in (None, *CONSUMERS_SAMPLED)
         for path in paths
-        for finding in lint_file(str(path), rules, Context(consumer)).findings
+        for finding in lint_file(str(path), rules, Context(consumer), recognise=True).findings
         if finding.severity == "warning"
     ]
     for path, consumer, finding in Random(seed).sample(found, min(count, len(found))):

@@ -18,7 +18,7 @@ from dsconf.lint.evaluate import Scope
 from dsconf.lint.event import Event
 from dsconf.lint.finding import Finding, Fix, Related, Result, place_of, printable
 from dsconf.lint.inside import documents_inside, language_of
-from dsconf.lint.recognise import not_deepspeed, other_format
+from dsconf.lint.recognise import not_deepspeed, other_config, other_format
 from dsconf.lint.schema import events
 
 Rule = dict[str, Any]
@@ -66,7 +66,7 @@ def lint_text(
     table = load_keys(context.deepspeed_version)
     if recognise is None:
         recognise = context.consumer is None
-    reason = not_deepspeed(document, table) if recognise else None
+    reason = other_config(document) or (not_deepspeed(document, table) if recognise else None)
     if reason is not None:
         return Result(path, [], skipped=reason, text=document.text)
     return lint_config(config_of(document, context), rules)

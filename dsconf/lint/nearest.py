@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 _ALIKE = 0.88
 """The Jaro-Winkler similarity from which on a name is suggested."""
+_FAR = 0.45
+"""How many letters may differ, as a part of the longer name."""
 _SHORTEST = 0.55
 """How long a name has to be, measured against the other one; a common beginning alone says little."""
 
@@ -24,6 +26,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     best, alike = None, _ALIKE
     for candidate in names:
         if min(len(candidate), len(text)) < _SHORTEST * max(len(candidate), len(text)):
+            continue
+        # A common beginning weighs too much in the similarity: most of the letters have to be the same.
+        if jellyfish.damerau_levenshtein_distance(text, _plain(candidate)) > _FAR * max(
+            len(text), len(candidate)
+        ):
             continue
         similarity = jellyfish.jaro_winkler_similarity(text, _plain(candidate))
         if similarity > alike or (similarity == alike and best is None):

@@ -16,6 +16,9 @@ STRONG = frozenset(
 )
 """Keys that nothing but DeepSpeed has."""
 
+_ACCELERATE = frozenset({"compute_environment", "distributed_type"})
+_FSDP = ("fsdp", "xla_fsdp", "transformer_layer_cls_to_wrap")
+
 _KINDS: dict[str, tuple[Kind, ...]] = {
     "object": ("object",),
     "int": ("number",),
@@ -44,6 +47,18 @@ def other_format(path: str) -> str | None:
     return None
 
 
+def other_config(document: Document) -> str | None:
+    """Why this is the config of something else, whoever reads it; None where it may be DeepSpeed's."""
+    keys = {entry.key for entry in document.root.entries}
+    if keys & STRONG:
+        return None
+    if keys & _ACCELERATE:
+        return "it is an Accelerate config, and dsconf reads only the DeepSpeed config that it names"
+    if any(key.startswith(_FSDP) for key in keys):
+        return "it is an FSDP config, which dsconf does not read yet"
+    return None
+
+
 def not_deepspeed(document: Document, table: Spec) -> str | None:
     """Why this is no DeepSpeed config; None where it is one.
 
@@ -65,9 +80,7 @@ def shaped_like_deepspeed(document: Document, table: Spec) -> bool:
     It has a key that only DeepSpeed has, or two of DeepSpeed's with such values as they have there: a trainer's
     `"fp16": true` is not DeepSpeed's section.
     """
-    if not_deepspeed(document, table) is not None:
-        return False
-    if not_deepspeed(document, table) is not None:
+    if other_config(document) is not None or not_deepspeed(document, table) is not None:
         return False
     fitting = 0
     for entry in document.root.entries:

@@ -11,7 +11,7 @@ import click
 
 from dsconf.cli.options import context_options
 from dsconf.cli.project import Project
-from dsconf.config.context import CONSUMER_NAMES, Context
+from dsconf.config.context import CONSUMER_NAMES, MEASURED, Context
 from dsconf.document.source import Unusable
 from dsconf.formats.deepspeed.keys import NEWEST
 from dsconf.lint.finding import Result, printable
@@ -132,7 +132,12 @@ def read_as(result: Result, context: Context) -> str:
     else:
         reader = "read by anybody (nothing tells who)"
     version = context.deepspeed_version or f"{NEWEST} (the newest known)"
-    return f"{printable(result.file)}: {reader}, for DeepSpeed {version}"
+    others = [
+        f"{name} {wanted} (what the rules say of it was measured with {measured})"
+        for name, measured in MEASURED.items()
+        if (wanted := context.known(f"{name}_version")) not in (None, measured)
+    ]
+    return ", ".join([f"{printable(result.file)}: {reader}", f"for DeepSpeed {version}", *others])
 
 
 def exit_status(results: list[Result]) -> int:

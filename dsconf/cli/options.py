@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -60,6 +61,20 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--launch-config", metavar="FILE", type=click.Path(), help="The YAML of `accelerate launch`."
     ),
 )
+_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
+
+
+def _version(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A version of a library as it is written. Raises BadParameter."""
+    if value is not None and not _VERSION.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is no version: write X.Y.Z")
+    return value
+
+
+_OPTIONS += tuple(
+    click.option(f"--{name}-version", metavar="X.Y.Z", callback=_version, help=f"The {name} that will run.")
+    for name in ("torch", "accelerate", "transformers")
+)
 _SETTINGS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--config",
@@ -72,9 +87,13 @@ _SETTINGS: tuple[Callable[[Any], Any], ...] = (
 CONTEXT_NAMES = (
     "consumer", "world_size", "deepspeed_version", "gpus_per_node", "gpu", "gpu_memory", "resume_world_size",
     "model", "training_args", "launch_config",
+    "torch_version", "accelerate_version", "transformers_version",
 )  # fmt: skip
 """The names of the options that say what a file can't hold."""
-_PLAIN = ("consumer", "world_size", "deepspeed_version", "gpus_per_node", "resume_world_size")
+_PLAIN = (
+    "consumer", "world_size", "deepspeed_version", "gpus_per_node", "resume_world_size", "torch_version",
+    "accelerate_version", "transformers_version",
+)  # fmt: skip
 """Options that are a field of the Context as they are given."""
 
 

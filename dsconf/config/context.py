@@ -104,6 +104,11 @@ class Context(NamedTuple):
         """What a message adds that follows from the guess, "" where nothing is guessed."""
         return f", if {self.guess.names} reads this file ({self.guess.reason})" if self.guess else ""
 
+    torch_version: str | None = None
+    accelerate_version: str | None = None
+    transformers_version: str | None = None
+    """Versions that will run, X.Y or X.Y.Z. What the rules say of these libraries was measured with `MEASURED`."""
+
     def known(self, name: str) -> object:
         """A field, or a dotted field of a field (`gpu.memory`); None where it is not known."""
         value: object = self
@@ -130,5 +135,10 @@ OPTIONS = {
     "model": "--model",
     "training_args": "--training-args",
     "launch": "--launch-config",
+    "torch_version": "--torch-version",
+    "accelerate_version": "--accelerate-version",
+    "transformers_version": "--transformers-version",
 }
 """The command line option that provides each field."""
+MEASURED = {"torch": "2.13.0", "accelerate": "1.15.0", "transformers": "5.24.0"}
+"""The versions of other libraries on which the claims of the rules were measured."""

@@ -45,5 +45,8 @@ SETTINGS: dict[str, Setting] = {
     "model": Setting("text", path=True),
     "training-args": Setting("text", path=True),
     "launch-config": Setting("text", path=True),
+    "torch-version": Setting("text"),
+    "accelerate-version": Setting("text"),
+    "transformers-version": Setting("text"),
 }
 """Those from `consumer` on are the options of the same name, for when the command line does not give them."""

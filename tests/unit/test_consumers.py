@@ -236,3 +236,13 @@ def test_a_launch_configuration_for_another_file() -> None:
         found = [finding["rule"] for finding in report["findings"]]
         rules[consumer] = [rule for rule in found if rule.startswith("accelerate-")]
     assert rules == {"accelerate": [], "trainer": ["accelerate-ds-file-conflict"]}
+
+
+def test_versions_of_other_libraries() -> None:
+    path = write("ds.json", '{"train_micro_batch_size_per_gpu": 4}')
+    said = dsconf("lint", "-v", path, "--transformers-version", "5.20.0", "--torch-version", "2.13.0").stderr
+    assert said.endswith(", transformers 5.20.0 (what the rules say of it was measured with 5.24.0)\n")
+    assert "torch" not in said
+    for name in ("torch", "accelerate", "transformers"):
+        result = dsconf("lint", path, f"--{name}-version", "new")
+        assert (result.exit_code, "'new' is no version" in result.stderr) == (2, True)

@@ -1,6 +1,7 @@
 """What dsconf makes of many public configs: every JSON file below $DSCONF_CORPUS, linted and translated.
 
-    ./dev corpus                    print the counts, the rules' ones to be kept in docs/corpus.md
+    ./dev corpus                    print the counts, the rules' ones in docs/corpus.md
+    ./dev corpus --write            write them there
     ./dev corpus --sample 120       print that many warnings, chosen by a seed, for a person to judge
 
 Exit status 1 where one of them raised what is no answer, 2 without a corpus.
@@ -25,6 +26,8 @@ from dsconf.translate.run import Refused, translate
 
 CONSUMERS: tuple[Consumer | None, ...] = (None, "deepspeed", "trainer", "accelerate")
 CONSUMERS_SAMPLED: tuple[Consumer, ...] = ("deepspeed", "trainer", "accelerate")
+PAGE = Path(__file__).parents[1] / "docs" / "corpus.md"
+TABLE = "| code | rule | severity | anybody | DeepSpeed | Trainer | Accelerate |"
 MOST = 25
 """Reasons to show."""
 
@@ -34,6 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Lint and translate the configs below $DSCONF_CORPUS.")
     parser.add_argument("--sample", type=int, metavar="N", help="print N warnings instead of the counts")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="write the counts of the rules into docs/corpus.md")
     options = parser.parse_args()
     folder = os.environ.get("DSCONF_CORPUS")
     paths = sorted(Path(folder).rglob("*.json")) if folder else []
@@ -42,6 +46,10 @@ def main() -> int:
         return 2
     if options.sample:
         show_sample(paths, options.sample, options.seed)
+        return 0
+    if options.write:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(page[: page.index(TABLE)] + table(paths), encoding="utf-8")
         return 0
     crashes: list[str] = []
     print(f"{len(paths)} files")
@@ -52,6 +60,21 @@ def main() -> int:
         print(crash, file=sys.stderr)
     print(f"\n{len(crashes)} unexpected exceptions")
     return int(bool(crashes))
+
+
+def table(paths: Iterable[Path]) -> str:
+    """For each rule and severity in how many files it finds something, by who reads them, as Markdown."""
+    rules = load_rules()
+    files: Counter[tuple[str, str, str, Consumer | None]] = Counter()
+    for consumer in CONSUMERS:
+        for path in paths:
+            findings = lint_file(str(path), rules, Context(consumer), recognise=True).findings
+            files.update({(each.code, each.rule, each.severity, consumer) for each in findings})
+    lines = [TABLE, "| --- | --- | --- | ---: | ---: | ---: | ---: |"]
+    for code, rule, severity in sorted({row[:3] for row in files}):
+        counts = " | ".join(str(files[code, rule, severity, consumer] or "") for consumer in CONSUMERS)
+        lines.append(f"| {code} | {rule} | {severity} | {counts} |")
+    return "\n".join(lines) + "\n"
 
 
 def show_sample(paths: Iterable[Path], count: int, seed: int) -> None:

@@ -48,6 +48,8 @@ class Scope:
         self.config = config
         self.facts = facts
         self.key = key or {}
+        self.reads: set[str] = set()
+        """Paths that were read in what was evaluated so far, by facts too."""
         self.unknown_keys: set[str] = set()
         """Paths (and facts of paths) that were unknown in what was evaluated so far."""
         self.missing_context: set[str] = set()
@@ -103,6 +105,7 @@ class Scope:
 
     def _leaf(self, name: str, argument: str) -> object:
         if name in ("present", "auto"):
+            self.reads.add(argument)
             if self.config.may_hold(argument):
                 return UNKNOWN
             return self.config.present(argument) if name == "present" else self.config.raw(argument) == "auto"
@@ -115,10 +118,12 @@ class Scope:
             return UNKNOWN if value is None else value
         if name == "fact":
             derived = self.facts.derived(argument)
+            self.reads |= derived.paths
             if derived.value is UNKNOWN:
                 self.missing_context |= derived.missing_context
                 self.unknown_keys |= set() if derived.missing_context else derived.paths
             return derived.value
+        self.reads.add(argument)
         value = self.config.value(argument)
         if value is UNKNOWN:
             self.unknown_keys.add(argument)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dsconf.config.context import HUGGING_FACE
-from dsconf.config.effective import Config, Facts, Spec, Written, spec_at
+from dsconf.config.effective import Config, Facts, Written
+from dsconf.config.tables import Spec, spec_at
 from dsconf.document.node import UNKNOWN, Document, Span
 from dsconf.formats.deepspeed.keys import NEWEST, came_with
 from dsconf.lint.checks.arguments import is_taken

@@ -79,7 +79,7 @@ class Config:
         All other paths are as they are in every file with the same table and context, unless a section is no object
         or holds keys that the text does not show.
         """
-        if self._open or any(_is_odd_section(item) for item in self.written):
+        if self.document.root.open or any(_is_odd_section(item) for item in self.written):
             return None
         return {*self._by_path, *self.overrides}
 
@@ -309,9 +309,11 @@ def _default(spec: Spec, origin: Origin) -> Value:
 
 
 def _is_odd_section(item: Written) -> bool:
-    """Whether a section is something else than an object: then not even its defaults hold."""
-    spec = item.spec
-    return spec is not None and item.entry.node.kind != "object" and ("keys" in spec or "each" in spec)
+    """Whether something is written for a section that says more of its keys than which of them are written."""
+    node, spec = item.entry.node, item.spec
+    if spec is None:
+        return node.open or node.kind == "unknown"  # an older DeepSpeed may not know the section
+    return ("keys" in spec or "each" in spec) and (node.open or node.kind != "object")
 
 
 def _walk(document: Document, table: Spec) -> list[Written]:

@@ -6,7 +6,6 @@ keys. So what came out over one file serves for the next ones; a file that is li
 
 from __future__ import annotations
 
-from collections.abc import Set
 from typing import Any, NamedTuple
 
 from dsconf.config.context import Context
@@ -54,12 +53,14 @@ class Verdicts:
     def __init__(self, config: Config, facts: Facts) -> None:
         self._config = config
         self._facts = facts
-        self._paths = config.paths
+        paths = config.paths
+        self._paths = paths or set()
         self._learnt: dict[str, _Learnt] = {}
         self._learns = False
         for each in _remembered:
             if each.table is config.table and each.context == config.context:
-                self._learnt, self._learns = each.learnt, self._paths is not None
+                if paths is not None:
+                    self._learnt, self._learns = each.learnt, True
                 break
         else:
             if len(_remembered) == _MOST:
@@ -69,7 +70,11 @@ class Verdicts:
     def of(self, rule: dict[str, Any]) -> Verdict:
         """The verdict of a rule with a condition."""
         learnt = self._learnt.get(rule["name"])
-        if learnt is not None and learnt.condition is rule["when"] and self._is_apart(learnt.reads):
+        if (
+            learnt is not None
+            and learnt.reads.isdisjoint(self._paths)
+            and learnt.condition is rule["when"]
+        ):
             return learnt.verdict
         return self._find(rule["name"], rule["when"])
 
@@ -81,7 +86,7 @@ class Verdicts:
             value, reads = scope.value(condition), scope.reads
         lacks = () if scope.unknown_keys or value is not UNKNOWN else tuple(sorted(scope.missing_context))
         verdict = Verdict(value, lacks)
-        if self._learns and self._is_apart(reads):
+        if self._learns and reads.isdisjoint(self._paths):
             self._learnt[name] = _Learnt(condition, verdict, frozenset(reads))
         return verdict
 
@@ -97,10 +102,6 @@ class Verdicts:
                 value = UNKNOWN if value is True else value
             elif not each:
                 value = False
-                if self._is_apart(scope.reads):
+                if scope.reads.isdisjoint(self._paths):
                     return value, scope.reads
         return value, reads
-
-    def _is_apart(self, reads: Set[str]) -> bool:
-        """Whether the file has nothing to do with what was read."""
-        return self._paths is not None and reads.isdisjoint(self._paths)

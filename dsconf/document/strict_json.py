@@ -29,9 +29,10 @@ _TOKEN = re.compile(
 )
 _SIGNS = re.compile(r"[$<@]|__|\{\{|\{%|%\(")
 """What every placeholder in a string has."""
-_BLANK = re.compile(r"[ \t\r\n]*")
-_ODD_WORD = re.compile(r"[^\s,:{}\[\]\"']+")
-_CONSTANT = re.compile(r"(?:NaN|-?Infinity)(?![0-9A-Za-z_])")
+# Few files need these: they are compiled when they are used.
+_BLANK = r"[ \t\r\n]*"
+_ODD_WORD = r"[^\s,:{}\[\]\"']+"
+_CONSTANT = r"(?:NaN|-?Infinity)(?![0-9A-Za-z_])"
 
 
 def read_json(
@@ -97,7 +98,7 @@ class _Scanner:
 
     def _odd(self, in_key: bool) -> str | None:
         """The token where JSON has none: a placeholder, None for a tag that is passed over. Raises Unusable."""
-        blank = _BLANK.match(self.text, self.at)
+        blank = re.compile(_BLANK).match(self.text, self.at)
         start = blank.end() if blank else self.at
         from dsconf.document.template import bare_placeholder, key_placeholder, skip_tag  # few files need it
 
@@ -112,7 +113,7 @@ class _Scanner:
             self.placeholders.append(Span(start, end))
             self.start, self.at = start, end
             return "placeholder"
-        constant = _CONSTANT.match(self.text, start) if self.constants else None
+        constant = re.compile(_CONSTANT).match(self.text, start) if self.constants else None
         if constant is not None:
             self.start, self.at = constant.span()
             return "number"
@@ -238,7 +239,7 @@ class _Scanner:
             return self._error(other_quotes(found), start)
         if self.text.startswith("/*", start):
             return self._error("this comment has no end", start, start + 2)
-        match = _ODD_WORD.match(self.text, start)
+        match = re.compile(_ODD_WORD).match(self.text, start)
         if match is None or not found.isprintable():
             return self._error(f"the character U+{ord(found):04X} can't stand here", start, start + 1)
         word = match.group()

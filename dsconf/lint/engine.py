@@ -120,29 +120,29 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
         happened.setdefault(event.kind, []).append(event)
     kinds = {rule["kind"] for rule in rules}
     for name, check in CHECKS.items():
-        for found_here in check(config, facts) if name in kinds else ():
-            if isinstance(found_here, Event):
-                happened.setdefault(name, []).append(found_here)
+        for told in check(config, facts) if name in kinds else ():
+            if isinstance(told, Event):
+                happened.setdefault(name, []).append(told)
             else:
-                missing += [(rule["name"], found_here.field) for rule in rules if rule["kind"] == name]
+                missing += [(rule["name"], told.field) for rule in rules if rule["kind"] == name]
     verdicts = Verdicts(config, facts)
     for rule in rules:
         if "deepspeed" not in rule["formats"]:
             continue
         if rule["kind"] == "when":
-            verdict = verdicts.of(rule)
-            if verdict.value is True:
+            value, lacks = verdicts.of(rule)
+            if value is True:
                 found.append(_finding(rule, config, Scope(config, facts), None))
-            elif verdict.value is UNKNOWN:
+            elif value is UNKNOWN:
                 undecided.add(rule["name"])
-                missing += [(rule["name"], field) for field in verdict.lacks]
+                missing += [(rule["name"], field) for field in lacks]
             continue
         for event in happened.get(rule["kind"], ()):
             scope = Scope(config, facts, event.key)
-            verdict = True if rule["when"] is None else scope.value(rule["when"])
-            if verdict is True:
+            value = True if rule["when"] is None else scope.value(rule["when"])
+            if value is True:
                 found.append(_finding(rule, config, scope, event))
-            elif verdict is UNKNOWN:
+            elif value is UNKNOWN:
                 undecided.add(rule["name"])
     found.sort(key=lambda each: (each.span, each.finding.code))
     undecided |= {name for name, _ in missing}

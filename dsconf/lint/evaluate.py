@@ -18,6 +18,8 @@ from dsconf.lint.optimizers import nearest_optimizer, nearest_scheduler
 from dsconf.lint.words import show
 
 _Operation = Callable[["Scope", list[Any]], object]
+
+
 class Scope:
     """What a condition may read: the Config, its facts, and in schema rules the key in question."""
 

@@ -70,11 +70,7 @@ class Verdicts:
     def of(self, rule: dict[str, Any]) -> Verdict:
         """The verdict of a rule with a condition."""
         learnt = self._learnt.get(rule["name"])
-        if (
-            learnt is not None
-            and learnt.reads.isdisjoint(self._paths)
-            and learnt.condition is rule["when"]
-        ):
+        if learnt is not None and learnt.reads.isdisjoint(self._paths) and learnt.condition is rule["when"]:
             return learnt.verdict
         return self._find(rule["name"], rule["when"])
 

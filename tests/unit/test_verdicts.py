@@ -81,7 +81,11 @@ def test_contexts_do_not_mix() -> None:
     worlds = [Context("deepspeed", size) for size in (None, 8, 12)]
     for _ in range(3):
         codes = [{finding.code for finding in lint(text, context).findings} for context in worlds]
-    assert ["batch-product-mismatch" in lint(text, world).undecided for world in worlds] == [True, False, False]
+    assert ["batch-product-mismatch" in lint(text, world).undecided for world in worlds] == [
+        True,
+        False,
+        False,
+    ]
     assert codes[1] != codes[2]
 
 
@@ -119,14 +123,19 @@ def test_another_rule_of_the_same_name_is_another_rule() -> None:
     first = {"name": "own", "when": ["==", ["path", "steps_per_print"], ["literal", 10]]}
     second = {"name": "own", "when": ["!=", ["path", "steps_per_print"], ["literal", 10]]}
     config = config_of(scan("config.json", "{}"), Context("deepspeed"))
-    values = [Verdicts(config, facts_of(config)).of(rule).value for rule in (first, first, second, second, first)]
+    values = [
+        Verdicts(config, facts_of(config)).of(rule).value for rule in (first, first, second, second, first)
+    ]
     assert values in ([True, True, False, False, True], [False, False, True, True, False])
 
 
 @pytest.mark.parametrize(
     ("text", "paths"),
     [
-        ('{"bfloat16": {"enabled": true}, "steps_per_print": 1}', {"bf16", "bf16.enabled", "steps_per_print"}),
+        (
+            '{"bfloat16": {"enabled": true}, "steps_per_print": 1}',
+            {"bf16", "bf16.enabled", "steps_per_print"},
+        ),
         ('{"zero_optimization": true}', None),
         ('{"zero_optimization": "${ZERO}"}', None),
         ('{"train_batch_size": "${SIZE}"}', {"train_batch_size"}),

@@ -125,7 +125,7 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
                 happened.setdefault(name, []).append(told)
             else:
                 missing += [(rule["name"], told.field) for rule in rules if rule["kind"] == name]
-    verdicts = Verdicts(config, facts)
+    verdicts = Verdicts(config, lambda: Scope(config, facts))
     for rule in rules:
         if "deepspeed" not in rule["formats"]:
             continue

@@ -6,16 +6,27 @@ keys. So what came out over one file serves for the next ones; a file that is li
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 from dsconf.config.context import Context
-from dsconf.config.effective import Config, Facts
+from dsconf.config.effective import Config
 from dsconf.config.tables import Spec
 from dsconf.document.node import UNKNOWN
-from dsconf.lint.evaluate import Scope
 
 _MOST = 16
 """Circumstances to remember: within a run contexts differ where the reader of a file is guessed."""
+
+
+class Scope(Protocol):
+    """What evaluates one condition (see `dsconf.lint.evaluate`)."""
+
+    reads: set[str]
+    unknown_keys: set[str]
+    missing_context: set[str]
+
+    def value(self, code: list[Any]) -> object:
+        """The value of an expression, or UNKNOWN."""
 
 
 class Verdict(NamedTuple):
@@ -50,9 +61,8 @@ _remembered: list[_Circumstances] = []
 class Verdicts:
     """The verdicts over one file."""
 
-    def __init__(self, config: Config, facts: Facts) -> None:
-        self._config = config
-        self._facts = facts
+    def __init__(self, config: Config, new_scope: Callable[[], Scope]) -> None:
+        self._new_scope = new_scope
         paths = config.paths
         self._paths = paths or set()
         self._learnt: dict[str, _Learnt] = {}
@@ -75,7 +85,7 @@ class Verdicts:
         return self._find(rule["name"], rule["when"])
 
     def _find(self, name: str, condition: list[Any]) -> Verdict:
-        scope = Scope(self._config, self._facts)
+        scope = self._new_scope()
         if self._learns and condition[0] == "and":
             value, reads = self._conjunction(condition[1:], scope)
         else:

@@ -122,10 +122,8 @@ def test_another_rule_of_the_same_name_is_another_rule() -> None:
     first = {"name": "own", "when": ["==", ["path", "steps_per_print"], ["literal", 10]]}
     second = {"name": "own", "when": ["!=", ["path", "steps_per_print"], ["literal", 10]]}
     config = config_of(scan("config.json", "{}"), Context("deepspeed"))
-    values = [
-        Verdicts(config, lambda: Scope(config, facts_of(config))).of(rule).value
-        for rule in (first, first, second, second, first)
-    ]
+    rules = (first, first, second, second, first)
+    values = [Verdicts(config, lambda: Scope(config, facts_of(config))).of(rule).value for rule in rules]
     assert values in ([True, True, False, False, True], [False, False, True, True, False])
 
 

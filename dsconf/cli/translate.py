@@ -71,7 +71,7 @@ def command(
 
 def _setting(text: str, context: Context) -> tuple[str, object]:
     """`KEY=VALUE`, the value as JSON where it is JSON, else as text. Raises BadParameter."""
-    from dsconf.config.effective import spec_at
+    from dsconf.config.tables import spec_at
     from dsconf.formats.deepspeed.keys import load_keys
 
     key, equals, value = text.partition("=")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from dsconf.config.coerce import Invalid, coerce
 from dsconf.config.context import Context
+from dsconf.config.tables import Spec, spec_at
 from dsconf.document.node import UNKNOWN, Document, Entry, Node
 
-Spec = Mapping[str, Any]
-"""A node of a key table (see `dsconf.formats.deepspeed.table`)."""
 Origin = Literal[
     "written", "default", "dropped", "filled", "overridden", "derived", "invalid", "absent", "open"
 ]
@@ -61,6 +60,7 @@ class Config:
         self.overrides = dict(overrides or {})
         self.fills = fills or {}
         self.written = _walk(document, table)
+        self._values: dict[str, Value] = {}
         self._by_path: dict[str, Written] = {}
         self._open = [""] if document.root.open else []
         """What begins the paths of keys that may be there without being written."""
@@ -71,6 +71,17 @@ class Config:
             # Of two spellings the canonical one counts.
             if known is None or item.entry.key == item.path.rpartition(".")[2]:
                 self._by_path[item.path] = item
+
+    @property
+    def paths(self) -> set[str] | None:
+        """The paths that have a value of their own; None where more depends on the file than those.
+
+        All other paths are as they are in every file with the same table and context, unless a section is no object
+        or holds keys that the text does not show.
+        """
+        if self.document.root.open or any(_is_odd_section(item) for item in self.written):
+            return None
+        return {*self._by_path, *self.overrides}
 
     def entry(self, path: str) -> Entry | None:
         """The entry of the file that stands for `path`, in whatever spelling."""
@@ -110,13 +121,19 @@ class Config:
 
     def value(self, path: str) -> object:
         """The effective value, or UNKNOWN."""
-        return self.effective(path).value
+        return (self._values.get(path) or self.effective(path)).value
 
     def effective(self, path: str) -> Value:
         """The effective value with its origin. Raises KeyError for a path that the table does not declare.
 
         What an older DeepSpeed does not know yet has no value.
         """
+        value = self._values.get(path)
+        if value is None:
+            value = self._values[path] = self._effective(path)
+        return value
+
+    def _effective(self, path: str) -> Value:
         try:
             section, spec = spec_at(self.table, path)
         except KeyError:
@@ -291,15 +308,12 @@ def _default(spec: Spec, origin: Origin) -> Value:
     return Value(UNKNOWN, "absent")
 
 
-def spec_at(table: Spec, path: str) -> tuple[Spec, Spec]:
-    """The table's nodes of the section that holds `path` and of the key itself. Raises KeyError."""
-    section, spec = table, table
-    for key in path.split("."):
-        section, below = spec, spec.get("keys", {}).get(key, spec.get("each"))
-        if below is None:
-            raise KeyError(path)
-        spec = below
-    return section, spec
+def _is_odd_section(item: Written) -> bool:
+    """Whether something is written for a section that says more of its keys than which of them are written."""
+    node, spec = item.entry.node, item.spec
+    if spec is None:
+        return node.open or node.kind == "unknown"  # an older DeepSpeed may not know the section
+    return ("keys" in spec or "each" in spec) and (node.open or node.kind != "object")
 
 
 def _walk(document: Document, table: Spec) -> list[Written]:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from dsconf.config.context import CONSUMER_NAMES
 from dsconf.config.derive import WITH_DEFAULTS, facts_of
-from dsconf.config.effective import Config, Origin, Spec
+from dsconf.config.effective import Config, Origin
+from dsconf.config.tables import Spec
 from dsconf.document.node import UNKNOWN
 
 

@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from itertools import pairwise
 
 from dsconf.document.node import Document, Edit, Entry, Node, Span
@@ -44,7 +45,6 @@ class Change:
         self._document = document
         self._read = read
         self._text = document.text
-        self._style = Style(document)
         self._holders = {
             entry.key_span.start: (node, i)
             for _, node in document.objects()
@@ -54,6 +54,10 @@ class Change:
         self._renamed: dict[int, str] = {}
         self._set: dict[int, object] = {}
         self._inserted: dict[Node, list[tuple[str, object]]] = {}
+
+    @cached_property
+    def _style(self) -> Style:
+        return Style(self._document)  # only what is added has to look like the rest
 
     def _find(self, start: int) -> tuple[Node, int, Entry]:
         if start not in self._holders:

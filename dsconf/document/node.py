@@ -6,7 +6,7 @@ Offsets are code points from the start of the text, ends exclusive; `Document` t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 Kind = Literal["object", "array", "string", "number", "boolean", "null", "unknown"]
@@ -55,9 +55,9 @@ class Node:
 
     __slots__ = ("elements", "entries", "kind", "open", "scalar", "span")
 
-    def __init__(self, kind: Kind, start: int, scalar: object = None) -> None:
+    def __init__(self, kind: Kind, start: int, scalar: object = None, end: int | None = None) -> None:
         self.kind: Kind = kind
-        self.span = Span(start, start)
+        self.span = Span(start, start if end is None else end)
         self.scalar = scalar
         self.entries: list[Entry] = []
         self.elements: list[Node] = []
@@ -152,7 +152,10 @@ class Document:
 
     def misread(self, node: Node) -> Misread | None:
         """What is known of a value that HJSON reads as something else than was meant; None for all others."""
-        return next((each for each in self.misreadings if each.node is node), None)
+        for each in self.misreadings:
+            if each.node is node:
+                return each
+        return None
 
     def position(self, offset: int) -> tuple[int, int]:
         """The 1-based line and column (code points) of an offset."""
@@ -182,12 +185,13 @@ class Document:
         stack: list[tuple[Path, Node]] = [((), self.root)]
         while stack:
             path, node = stack.pop()
+            below: Iterable[tuple[str, Node]]
             if node.kind == "object":
                 yield path, node
-                below = [((*path, entry.key), entry.node) for entry in node.entries]
+                below = ((entry.key, entry.node) for entry in reversed(node.entries))
             else:
-                below = [((*path, str(i)), element) for i, element in enumerate(node.elements)]
-            stack.extend(reversed(below))
+                below = ((str(i), node.elements[i]) for i in reversed(range(len(node.elements))))
+            stack += [((*path, key), inner) for key, inner in below if inner.kind in ("object", "array")]
 
 
 def line_starts(text: str) -> list[int]:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dsconf.config.effective import Spec
+from dsconf.config.tables import Spec
 from dsconf.document.json_scanner import scan
 from dsconf.document.source import Unusable, read_text
 from dsconf.formats.deepspeed.keys import load_keys

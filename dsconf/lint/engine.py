@@ -20,6 +20,7 @@ from dsconf.lint.finding import Finding, Fix, Related, Result, place_of, printab
 from dsconf.lint.inside import documents_inside, language_of
 from dsconf.lint.recognise import not_deepspeed, other_config, other_format
 from dsconf.lint.schema import events
+from dsconf.lint.verdicts import Verdicts
 
 Rule = dict[str, Any]
 _CHECKED = 200_000
@@ -114,34 +115,34 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
     found: list[_Found] = []
     missing: list[tuple[str, str]] = []
     undecided: set[str] = set()
-    happened: list[Event] = list(events(config, facts))
-    for name in {rule["kind"] for rule in rules} & set(CHECKS):
-        for event in CHECKS[name](config, facts):
-            if isinstance(event, Event):
-                happened.append(event)
+    happened: dict[str, list[Event]] = {}
+    for event in events(config, facts):
+        happened.setdefault(event.kind, []).append(event)
+    kinds = {rule["kind"] for rule in rules}
+    for name, check in CHECKS.items():
+        for told in check(config, facts) if name in kinds else ():
+            if isinstance(told, Event):
+                happened.setdefault(name, []).append(told)
             else:
-                missing += [(rule["name"], event.field) for rule in rules if rule["kind"] == name]
+                missing += [(rule["name"], told.field) for rule in rules if rule["kind"] == name]
+    verdicts = Verdicts(config, lambda: Scope(config, facts))
     for rule in rules:
         if "deepspeed" not in rule["formats"]:
             continue
         if rule["kind"] == "when":
-            scope = Scope(config, facts)
-            verdict = scope.value(rule["when"])
-            if verdict is True:
-                found.append(_finding(rule, config, scope, None))
-            elif verdict is UNKNOWN:
+            value, lacks = verdicts.of(rule)
+            if value is True:
+                found.append(_finding(rule, config, Scope(config, facts), None))
+            elif value is UNKNOWN:
                 undecided.add(rule["name"])
-                if not scope.unknown_keys:
-                    missing += [(rule["name"], field) for field in sorted(scope.missing_context)]
+                missing += [(rule["name"], field) for field in lacks]
             continue
-        for event in happened:
-            if event.kind != rule["kind"]:
-                continue
+        for event in happened.get(rule["kind"], ()):
             scope = Scope(config, facts, event.key)
-            verdict = True if rule["when"] is None else scope.value(rule["when"])
-            if verdict is True:
+            value = True if rule["when"] is None else scope.value(rule["when"])
+            if value is True:
                 found.append(_finding(rule, config, scope, event))
-            elif verdict is UNKNOWN:
+            elif value is UNKNOWN:
                 undecided.add(rule["name"])
     found.sort(key=lambda each: (each.span, each.finding.code))
     undecided |= {name for name, _ in missing}

@@ -17,28 +17,7 @@ from dsconf.formats.deepspeed.optimizers import optimizer_known
 from dsconf.lint.optimizers import nearest_optimizer, nearest_scheduler
 from dsconf.lint.words import show
 
-_BINARY: dict[str, Callable[[Any, Any], object]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "in": lambda item, container: item in container,
-    "not in": lambda item, container: item not in container,
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-}
-_FUNCTIONS: dict[str, Callable[[Any, str | None], object]] = {
-    "optimizer_known": optimizer_known,
-    "nearest_optimizer": nearest_optimizer,
-    "scheduler_known": scheduler_known,
-    "nearest_scheduler": nearest_scheduler,
-}
+_Operation = Callable[["Scope", list[Any]], object]
 
 
 class Scope:
@@ -48,6 +27,8 @@ class Scope:
         self.config = config
         self.facts = facts
         self.key = key or {}
+        self.reads: set[str] = set()
+        """Paths that were read in what was evaluated so far, by facts too."""
         self.unknown_keys: set[str] = set()
         """Paths (and facts of paths) that were unknown in what was evaluated so far."""
         self.missing_context: set[str] = set()
@@ -55,74 +36,7 @@ class Scope:
 
     def value(self, code: list[Any]) -> object:
         """The value of an expression, or UNKNOWN."""
-        name = code[0]
-        if name == "literal":
-            return code[1]
-        if name in _BINARY:
-            return self._binary(name, self.value(code[1]), self.value(code[2]))
-        if name == "and" or name == "or":
-            return self._junction(name == "or", code[1:])
-        if name == "not":
-            inner = self.value(code[1])
-            return UNKNOWN if inner is UNKNOWN else not inner
-        if name == "list":
-            elements = [self.value(element) for element in code[1:]]
-            return UNKNOWN if any(element is UNKNOWN for element in elements) else elements
-        if name == "object":
-            members = {key: self.value(below) for key, below in code[1:]}
-            return UNKNOWN if any(value is UNKNOWN for value in members.values()) else members
-        if name == "since":
-            return self.config.context.since(code[1][1])
-        if name in _FUNCTIONS:
-            argument = self.value(code[1])
-            return (
-                UNKNOWN
-                if argument is UNKNOWN
-                else _FUNCTIONS[name](argument, self.config.context.deepspeed_version)
-            )
-        return self._leaf(name, code[1])
-
-    def _junction(self, deciding: bool, operands: list[list[Any]]) -> object:
-        """`or` (deciding is true) and `and` (false): one deciding operand decides, whatever is unknown beside it."""
-        unknown = False
-        for operand in operands:
-            value = self.value(operand)
-            if value is UNKNOWN:
-                unknown = True
-            elif bool(value) is deciding:
-                return deciding
-        return UNKNOWN if unknown else not deciding
-
-    def _binary(self, name: str, left: object, right: object) -> object:
-        if left is UNKNOWN or right is UNKNOWN:
-            return UNKNOWN
-        try:
-            return _BINARY[name](left, right)
-        except (TypeError, ValueError, ArithmeticError):
-            return UNKNOWN
-
-    def _leaf(self, name: str, argument: str) -> object:
-        if name in ("present", "auto"):
-            if self.config.may_hold(argument):
-                return UNKNOWN
-            return self.config.present(argument) if name == "present" else self.config.raw(argument) == "auto"
-        if name == "key":
-            return self.key[argument]
-        if name == "context":
-            value = self.config.context.known(argument)
-            if value is None:
-                self.missing_context.add(argument.partition(".")[0])
-            return UNKNOWN if value is None else value
-        if name == "fact":
-            derived = self.facts.derived(argument)
-            if derived.value is UNKNOWN:
-                self.missing_context |= derived.missing_context
-                self.unknown_keys |= set() if derived.missing_context else derived.paths
-            return derived.value
-        value = self.config.value(argument)
-        if value is UNKNOWN:
-            self.unknown_keys.add(argument)
-        return value
+        return _OPERATIONS[code[0]](self, code)
 
     def first(self, cases: list[list[Any]]) -> Any:
         """The value of the first case whose condition is true (or that has none), None where there is none."""
@@ -142,3 +56,130 @@ class Scope:
             (operation, path, self.value(argument) if operation == "set" else self.text(argument))
             for operation, path, argument in edits
         ]
+
+
+def _path(scope: Scope, code: list[Any]) -> object:
+    path: str = code[1]
+    scope.reads.add(path)
+    value = scope.config.value(path)
+    if value is UNKNOWN:
+        scope.unknown_keys.add(path)
+    return value
+
+
+def _fact(scope: Scope, code: list[Any]) -> object:
+    derived = scope.facts.derived(code[1])
+    scope.reads |= derived.paths
+    if derived.value is UNKNOWN:
+        scope.missing_context |= derived.missing_context
+        scope.unknown_keys |= set() if derived.missing_context else derived.paths
+    return derived.value
+
+
+def _context(scope: Scope, code: list[Any]) -> object:
+    value = scope.config.context.known(code[1])
+    if value is None:
+        scope.missing_context.add(code[1].partition(".")[0])
+        return UNKNOWN
+    return value
+
+
+def _present(scope: Scope, code: list[Any]) -> object:
+    scope.reads.add(code[1])
+    return UNKNOWN if scope.config.may_hold(code[1]) else scope.config.present(code[1])
+
+
+def _auto(scope: Scope, code: list[Any]) -> object:
+    scope.reads.add(code[1])
+    return UNKNOWN if scope.config.may_hold(code[1]) else scope.config.raw(code[1]) == "auto"
+
+
+def _junction(deciding: bool) -> _Operation:
+    """`or` (deciding is true) and `and` (false): one deciding operand decides, whatever is unknown beside it."""
+
+    def junction(scope: Scope, code: list[Any]) -> object:
+        unknown = False
+        for operand in code[1:]:
+            value = _OPERATIONS[operand[0]](scope, operand)
+            if value is UNKNOWN:
+                unknown = True
+            elif bool(value) is deciding:
+                return deciding
+        return UNKNOWN if unknown else not deciding
+
+    return junction
+
+
+def _not(scope: Scope, code: list[Any]) -> object:
+    inner = scope.value(code[1])
+    return UNKNOWN if inner is UNKNOWN else not inner
+
+
+def _list(scope: Scope, code: list[Any]) -> object:
+    elements = [scope.value(element) for element in code[1:]]
+    return UNKNOWN if any(element is UNKNOWN for element in elements) else elements
+
+
+def _object(scope: Scope, code: list[Any]) -> object:
+    members = {key: scope.value(below) for key, below in code[1:]}
+    return UNKNOWN if any(value is UNKNOWN for value in members.values()) else members
+
+
+def _binary(compute: Callable[[Any, Any], object]) -> _Operation:
+    def binary(scope: Scope, code: list[Any]) -> object:
+        _, left, right = code
+        left, right = _OPERATIONS[left[0]](scope, left), _OPERATIONS[right[0]](scope, right)
+        if left is UNKNOWN or right is UNKNOWN:
+            return UNKNOWN
+        try:
+            return compute(left, right)
+        except (TypeError, ValueError, ArithmeticError):
+            return UNKNOWN
+
+    return binary
+
+
+def _named(function: Callable[[Any, str | None], object]) -> _Operation:
+    """A predicate about a name, as the target version knows it."""
+
+    def named(scope: Scope, code: list[Any]) -> object:
+        argument = scope.value(code[1])
+        return UNKNOWN if argument is UNKNOWN else function(argument, scope.config.context.deepspeed_version)
+
+    return named
+
+
+_OPERATIONS: dict[str, _Operation] = {
+    "literal": lambda scope, code: code[1],
+    "path": _path,
+    "fact": _fact,
+    "context": _context,
+    "key": lambda scope, code: scope.key[code[1]],
+    "present": _present,
+    "auto": _auto,
+    "since": lambda scope, code: scope.config.context.since(code[1][1]),
+    "optimizer_known": _named(optimizer_known),
+    "nearest_optimizer": _named(nearest_optimizer),
+    "scheduler_known": _named(scheduler_known),
+    "nearest_scheduler": _named(nearest_scheduler),
+    "and": _junction(False),
+    "or": _junction(True),
+    "not": _not,
+    "list": _list,
+    "object": _object,
+    "==": _binary(operator.eq),
+    "!=": _binary(operator.ne),
+    "<": _binary(operator.lt),
+    "<=": _binary(operator.le),
+    ">": _binary(operator.gt),
+    ">=": _binary(operator.ge),
+    "in": _binary(lambda item, container: item in container),
+    "not in": _binary(lambda item, container: item not in container),
+    "+": _binary(operator.add),
+    "-": _binary(operator.sub),
+    "*": _binary(operator.mul),
+    "/": _binary(operator.truediv),
+    "//": _binary(operator.floordiv),
+    "%": _binary(operator.mod),
+}
+"""By the name that `dsconf.lint.compile` gives an operation what it does."""

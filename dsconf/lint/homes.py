@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsconf.config.effective import Spec
+from dsconf.config.tables import Spec, per_table
 
 
 def home_of(table: Spec, name: str, section: str) -> str | None:
@@ -13,7 +13,7 @@ def home_of(table: Spec, name: str, section: str) -> str | None:
     It has to be the only key of that name. A name of one word may mean anything, so that it has to belong near
     `section`: to the top level, or to a section directly above, below or beside it.
     """
-    homes = {path for other, path in _names(table, "") if other == name}
+    homes = _homes(table).get(name, set())
     if len(homes) != 1:
         return None
     (home,) = homes
@@ -21,6 +21,15 @@ def home_of(table: Spec, name: str, section: str) -> str | None:
     above = section.rpartition(".")[0]
     near = place in ("", above) or place.rpartition(".")[0] in (section, above)
     return home if near or "_" in name else None
+
+
+@per_table
+def _homes(table: Spec) -> dict[str, set[str]]:
+    """The canonical paths that each name stands for somewhere."""
+    homes: dict[str, set[str]] = {}
+    for name, path in _names(table, ""):
+        homes.setdefault(name, set()).add(path)
+    return homes
 
 
 def _names(section: Spec, above: str) -> Iterator[tuple[str, str]]:

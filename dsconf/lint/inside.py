@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from dsconf.config.effective import Spec
+from dsconf.config.tables import Spec
 from dsconf.document.node import Document, Node, Reading
 from dsconf.document.source import Unusable
 from dsconf.lint.recognise import shaped_like_deepspeed

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dsconf.config.context import Context, Gpu, Model
-from dsconf.config.effective import Spec, spec_at
+from dsconf.config.tables import Spec, spec_at
 from dsconf.lint.nearest import nearest
 
 _OPERATORS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 _ALIKE = 0.88
 """The Jaro-Winkler similarity from which on a name is suggested."""
@@ -14,10 +15,14 @@ _SHORTEST = 0.55
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` is most likely a misspelling of, or None. Case and dashes don't matter."""
+    return _nearest(name, tuple(known))
+
+
+@lru_cache(maxsize=256)  # the files of a project have their mistakes in common
+def _nearest(name: str, names: tuple[str, ...]) -> str | None:
     import jellyfish  # only needed for a misspelt name
 
     text = _plain(name)
-    names = list(known)
     if "_" in text:
         # People forget the first words of a long name: hpz_partition_size.
         longer = [candidate for candidate in names if _plain(candidate).endswith("_" + text)]
@@ -38,6 +43,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return best
 
 
+@lru_cache(maxsize=1024)
 def _plain(name: str) -> str:
     # All known names are ASCII. What is not may look like it, and half a surrogate is no text to jellyfish.
     name = name.encode("ascii", "replace").decode("ascii")

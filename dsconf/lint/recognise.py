@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsconf.config.coerce import types_of
-from dsconf.config.effective import Spec
+from dsconf.config.tables import Spec
 from dsconf.document.node import Document, Kind
 
 STRONG = frozenset(

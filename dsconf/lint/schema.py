@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dsconf.config.context import HUGGING_FACE
-from dsconf.config.effective import Config, Facts, Spec, Written, spec_at
+from dsconf.config.effective import Config, Facts, Written
+from dsconf.config.tables import Spec, spec_at
 from dsconf.document.node import UNKNOWN, Document, Span
 from dsconf.formats.deepspeed.keys import NEWEST, came_with
 from dsconf.lint.checks.arguments import is_taken
@@ -82,6 +83,8 @@ def _named(section: str) -> str:
 
 def _duplicates(document: Document) -> Iterator[Event]:
     for path, node in document.objects():
+        if len(node.members()) == len(node.entries):
+            continue
         first: dict[str, Span] = {}
         last: dict[str, object] = {}
         for entry in node.entries:
@@ -169,12 +172,13 @@ def _removed(item: Written) -> Event:
 
 
 def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
-    spec, reader = item.spec or {}, item.section.get("reader", "raw")
-    if item.entry.node.plain() is UNKNOWN or config.document.misread(item.entry.node):
+    spec, reader, raw = item.spec or {}, item.section.get("reader", "raw"), item.entry.node.plain()
+    if raw is UNKNOWN or config.document.misread(item.entry.node):
         return  # of what HJSON misreads a rule of its own tells
     if item.entry.node.scalar == "auto" and config.context.consumer in HUGGING_FACE:
         return  # they replace it, or stop at it themselves
-    found = wrong_value(spec, reader, item.entry.node.plain(), strict=config.strict(item.path))
+    strict = reader == "pydantic" and config.strict(item.path)
+    found = wrong_value(spec, reader, raw, strict=strict)
     if found is not None:
         key = {"name": item.entry.key, "path": item.path, **found}
         yield Event("wrong-value", item.path, item.entry.span, key, tuple(_asks_for_autos(config, item)))
@@ -190,9 +194,8 @@ def _asks_for_autos(config: Config, item: Written) -> Iterator[tuple[Span, str]]
 def _deprecated(item: Written, live: Mapping[str, Written]) -> Iterator[Event]:
     """Old keys, an old form of a key (`zero_optimization: true`), and old spellings (`bfloat16`)."""
     spec: Spec = item.spec or {}
-    raw = item.entry.node.plain()
     old_key = spec.get("status") == "deprecated"
-    old_form = isinstance(raw, bool) and "object" in spec["type"] and "bool" in spec["type"]
+    old_form = item.entry.node.kind == "boolean" and "object" in spec["type"] and "bool" in spec["type"]
     old_spelling = _is_alias(item) and item.section.get("reader", "raw") == "raw"
     if not (old_key or old_form or old_spelling):
         return
@@ -203,7 +206,7 @@ def _deprecated(item: Written, live: Mapping[str, Written]) -> Iterator[Event]:
     key = {
         "name": item.entry.key,
         "path": item.path,
-        "value": raw,
+        "value": item.entry.node.plain(),
         "replacement": replacement,
         "new_name": (new.entry.key if new else (replacement or "").rpartition(".")[2]),
     }

@@ -14,7 +14,7 @@ from dsconf.lint.nearest import nearest
 _FALSE = ("0", "f", "false", "n", "no", "none", "null", "off")
 _TRUE = ("1", "on", "t", "true", "y", "yes")
 _LARGEST = 2**63
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 
 
 def wrong_value(spec: Spec, reader: str, raw: object, *, strict: bool = False) -> dict[str, object] | None:
@@ -93,7 +93,7 @@ def _number(text: str) -> float | None:
 def _spelling(raw: object) -> Spelling | None:
     """A number in quotes as it would be written without them; None where JSON has no such number."""
     text = str(raw).strip()
-    return Spelling(text) if _NUMBER.fullmatch(text) else None
+    return Spelling(text) if re.fullmatch(_NUMBER, text) else None
 
 
 def _met(raw: object) -> str:

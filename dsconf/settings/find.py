@@ -40,11 +40,17 @@ def _beside(path: str, root: str) -> Settings | None:
     if not os.path.isfile(path):  # noqa: PTH113
         return None
     data = _data(path)
-    if path.endswith(NAMES[1]) and b"dsconf" not in data:
+    if path.endswith(NAMES[1]) and not _may_have_section(data):
         return None
     from dsconf.settings.load import load  # with tomllib, which costs time
 
     return load(path, data, root)
+
+
+def _may_have_section(data: bytes) -> bool:
+    """Whether a pyproject.toml may say something under tool.dsconf: many that depend on dsconf do not."""
+    plain = data.translate(None, b" \t\"'")
+    return b"dsconf" in data and any(form in plain for form in (b"tool.dsconf", b"[tool]", b"tool={"))
 
 
 def _data(path: str) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dsconf.config.effective import Spec, spec_at
+from dsconf.config.tables import Spec, spec_at
 from dsconf.formats.deepspeed.keys import load_keys
 
 pytest.importorskip("deepspeed")

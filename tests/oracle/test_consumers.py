@@ -18,7 +18,7 @@ from configs import context_config
 
 from dsconf.cli.files import load_launch
 from dsconf.config.context import Context, Launch, Model
-from dsconf.config.effective import Spec
+from dsconf.config.tables import Spec
 from dsconf.document.yaml_values import load_yaml
 from dsconf.formats.accelerate.fill import SIZES, by_size
 from dsconf.formats.deepspeed.keys import load_keys

@@ -29,8 +29,8 @@ LAYERS = ("document", "config", "formats", "lint", "settings", "translate", "cli
 LEAVES = {"dsconf", "dsconf.plan", "dsconf.formats.outcome", "dsconf.formats.key"}
 # What lint may import when it starts: click and cheap parts of the standard library.
 LIGHT = {
-    "__future__", "bisect", "click", "collections", "functools", "importlib", "io", "itertools", "json", "operator",
-    "os", "re", "stat", "sys", "typing",
+    "__future__", "bisect", "click", "collections", "functools", "gc", "importlib", "io", "itertools", "json",
+    "operator", "os", "re", "stat", "sys", "typing",
 }  # fmt: skip
 
 

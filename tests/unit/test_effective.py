@@ -9,7 +9,8 @@ import pytest
 from configs import config_of
 
 from dsconf.config.context import CONSUMERS, Consumer
-from dsconf.config.effective import Value, spec_at
+from dsconf.config.effective import Value
+from dsconf.config.tables import spec_at
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.keys import load_keys
 

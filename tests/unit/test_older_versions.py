@@ -15,7 +15,8 @@ from examples import lint_json
 from dsconf.cli import main
 from dsconf.config.coerce import Invalid, coerce
 from dsconf.config.context import Context
-from dsconf.config.effective import Config, spec_at
+from dsconf.config.effective import Config
+from dsconf.config.tables import spec_at
 from dsconf.document.json_scanner import scan
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.history import known_version, load_history, optimizers_of, overlaid

@@ -18,7 +18,8 @@ class Triangle(NamedTuple):
     micro: float | None
     accumulation: float | None
     problem: object
-    """"missing", "not-positive", "product", "indivisible", None for a sound one, or UNKNOWN."""
+    """"missing", "not-positive", "product", "indivisible", "zero" (a missing key is rounded down to 0), None for a sound
+    one, or UNKNOWN."""
 
 
 def _number(value: object) -> float | None:
@@ -80,7 +81,8 @@ def _complete(total: float | None, micro: float | None, steps: float | None, wor
     assert micro is not None
     assert steps is not None
     sound = micro > 0 and steps > 0 and total == micro * steps * world
-    return Triangle(total, micro, steps, None if sound else "product" if written else "indivisible")
+    rounded = "indivisible" if micro and steps else "zero"
+    return Triangle(total, micro, steps, None if sound else "product" if written else rounded)
 
 
 def _without_world(total: float | None, micro: float | None, steps: float | None) -> Triangle:
@@ -94,7 +96,7 @@ def _without_world(total: float | None, micro: float | None, steps: float | None
     whole = all(number is None or number == int(number) for number in (total, micro, steps))
     problem: object = UNKNOWN
     if whole and total % factor:
-        problem = "product" if micro and steps else "indivisible"
+        problem = "product" if micro and steps else "zero" if total < factor else "indivisible"
     if micro is None and steps is None:
         steps = 1
     return Triangle(total, micro, steps, problem)

@@ -33,6 +33,8 @@ def events(config: Config, facts: Facts) -> Iterator[Event]:
         elif item is live.get(item.path):
             if is_taken(facts, item) is not False:
                 yield from _wrong_value(config, item)
+            if item.spec.get("status") == "inert":
+                yield from _inert(config, item)
             if (
                 item.path != "bf16" or config.fills.get("bf16.enabled") is not False
             ):  # see alias-section-unread
@@ -166,6 +168,14 @@ def _removed(item: Written) -> Event:
         "fails": spec.get("wrong_fails", "parse"),
     }
     return Event("removed-key", item.path, item.entry.key_span, key)
+
+
+def _inert(config: Config, item: Written) -> Iterator[Event]:
+    """A key that nothing reads, where it says something else than what happens without it."""
+    value = config.value(item.path)
+    if value is not UNKNOWN and value != (item.spec or {}).get("default"):
+        key = {"name": item.entry.key, "path": item.path, "value": item.entry.node.plain()}
+        yield Event("inert-key", item.path, item.entry.span, key)
 
 
 def _wrong_value(config: Config, item: Written) -> Iterator[Event]:

@@ -218,9 +218,7 @@ def wrong_lengths(node: Node, said: dict[str, bool]) -> list[str]:
     """The numbers of steps over which a node and the schedule differ; `said` is whether it takes each."""
     built = {text: LENGTHS[text] for text in said}
     return [
-        text
-        for text, value in built.items()
-        if isinstance(coerce(node, "raw", value), Invalid) == said[text]
+        text for text, value in built.items() if isinstance(coerce(node, "raw", value), Invalid) == said[text]
     ]
 
 

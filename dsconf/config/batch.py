@@ -119,6 +119,20 @@ def batch_problem(read: Reader) -> object:
     return triangle.problem if triangle else UNKNOWN
 
 
+def pinned_gpus(read: Reader) -> object:
+    """The one number of GPUs for which all three batch keys hold; None where one is missing or the number is given."""
+    triangle = _triangle(read)
+    if (
+        triangle is None
+        or triangle.problem is not UNKNOWN
+        or read.given("sequence_parallel_size") is not None
+    ):
+        return None
+    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    total, micro, steps = (_number(read.given(name)) for name in names)
+    return _plain(total / (micro * steps)) if total and micro and steps else None
+
+
 def total_batch(read: Reader) -> object:
     """Samples per optimizer step over all GPUs: written, or what DeepSpeed computes."""
     triangle = _triangle(read)

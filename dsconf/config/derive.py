@@ -13,6 +13,7 @@ from dsconf.config.batch import (
     batch_unit_words,
     data_parallel_world,
     micro_batch,
+    pinned_gpus,
     total_batch,
 )
 from dsconf.config.buckets import reduce_buffer_bytes, reduce_buffer_gib, reduce_buffers
@@ -58,6 +59,7 @@ from dsconf.config.training import (
 )
 from dsconf.config.zero import (
     builds_cpu_optimizer,
+    counts_steps_apart,
     scales_before_reducing,
     sums_gradients,
     zenflow_on,
@@ -73,6 +75,7 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         total_batch,
         accumulation_steps,
         micro_batch,
+        pinned_gpus,
         batch_unit,
         batch_unit_words,
         batch_nearest,
@@ -94,6 +97,7 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         sums_gradients,
         scales_before_reducing,
         builds_cpu_optimizer,
+        counts_steps_apart,
         accumulation_format,
         autocast_format,
         bf16_optimizer,

@@ -82,7 +82,10 @@ def negative_loss_scale(read: Reader) -> object:
 
 
 def undotted_safe_module(read: Reader) -> object:
-    """The first of `lower_precision_safe_modules` that is no name of a class in a package, None where all are; a text in place of the list."""
+    """The first of `lower_precision_safe_modules` that is no name of a class in a package, None where all are.
+
+    A text in place of the list counts as a whole.
+    """
     modules = read.written("torch_autocast.lower_precision_safe_modules")
     if isinstance(modules, str):
         return modules or None  # DeepSpeed goes over its letters

@@ -32,7 +32,7 @@ def events(config: Config, facts: Facts) -> Iterator[Event]:
             yield _removed(item)
         elif item is live.get(item.path):
             if is_taken(facts, item) is not False:
-                yield from _wrong_value(config, item)
+                yield from _wrong_value(config, facts, item)
             if item.spec.get("status") == "inert":
                 yield from _inert(config, item)
             if (
@@ -178,7 +178,7 @@ def _inert(config: Config, item: Written) -> Iterator[Event]:
         yield Event("inert-key", item.path, item.entry.span, key)
 
 
-def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
+def _wrong_value(config: Config, facts: Facts, item: Written) -> Iterator[Event]:
     spec, reader = item.spec or {}, item.section.get("reader", "raw")
     if item.entry.node.plain() is UNKNOWN or config.document.misread(item.entry.node):
         return  # of what HJSON misreads a rule of its own tells
@@ -186,6 +186,9 @@ def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
         return  # they replace it, or stop at it themselves
     found = wrong_value(spec, reader, item.entry.node.plain(), strict=config.strict(item.path))
     if found is not None:
+        late = found["fails"] == "step" and item.path.startswith("optimizer.params.")
+        if late and str(facts.value("optimizer_class")).startswith("torch.optim."):
+            found["fails"] = "init"  # torch looks at its arguments at once
         key = {"name": item.entry.key, "path": item.path, **found}
         yield Event("wrong-value", item.path, item.entry.span, key, tuple(_asks_for_autos(config, item)))
 

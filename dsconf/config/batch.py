@@ -18,7 +18,7 @@ class Triangle(NamedTuple):
     micro: float | None
     accumulation: float | None
     problem: object
-    """"missing", "not-positive", "product", "indivisible", "zero" (a missing key is rounded down to 0), None for a sound
+    """"missing", "not-positive", "product", "indivisible", "zero" (a missing key rounded down to 0), None for a sound
     one, or UNKNOWN."""
 
 

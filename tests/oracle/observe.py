@@ -23,7 +23,7 @@ from .grid import SECTIONS, SHOWN_BY, VALUES, Config, Observed, base_of, with_va
 from .judge import World, canonical, deepspeed, ds_config, read, torch
 from .recorder import Recorder
 
-LENGTHS: tuple[Any, ...] = (0, -1, 2.0, "2", True)
+LENGTHS: tuple[Any, ...] = (0, -1, 2.0, True)
 _CYCLE = {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2}
 SCHEDULES: dict[str, tuple[str, Config]] = {
     "warmup_num_steps": ("WarmupLR", {}),

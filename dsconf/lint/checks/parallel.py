@@ -32,7 +32,9 @@ def autoep_values(config: Config, facts: Facts) -> Iterator[Event]:
         spec = item.spec or {}
         word = "values" in spec and spec["type"] == "str"
         if word or item.entry.key in _NUMBERS:
-            strictly = {**spec, "wrong_fails": "init", "int_only": not word}
+            strictly = {**spec, "wrong_fails": "init"}
+            if not word:
+                strictly |= {"quoted_fails": "init", "int_only": True}
             found = wrong_value(strictly, "raw", item.entry.node.plain())
             if found is not None:
                 key = {

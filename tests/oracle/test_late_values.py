@@ -1,4 +1,4 @@
-"""What DeepSpeed looks at late: values of AutoEP, text for torch's optimizers, sections without a type, old checkpoints."""
+"""What DeepSpeed looks at late: values of AutoEP, text for torch, sections without a type, elastic checkpoints."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dsconf.config.context import HUGGING_FACE
 from dsconf.config.effective import Config, Facts, Spec, Written, spec_at
 from dsconf.document.node import UNKNOWN, Document, Span
+from dsconf.formats.deepspeed.arguments import OPTIMIZER_ARGUMENTS
 from dsconf.formats.deepspeed.keys import NEWEST, came_with
 from dsconf.lint.checks.arguments import is_taken
 from dsconf.lint.event import Event
@@ -187,7 +188,8 @@ def _wrong_value(config: Config, facts: Facts, item: Written) -> Iterator[Event]
     found = wrong_value(spec, reader, item.entry.node.plain(), strict=config.strict(item.path))
     if found is not None:
         late = found["fails"] == "step" and item.path.startswith("optimizer.params.")
-        if late and str(facts.value("optimizer_class")).startswith("torch.optim."):
+        built = facts.value("optimizer_class") if late else None
+        if isinstance(built, str) and built.startswith("torch.optim.") and built in OPTIMIZER_ARGUMENTS:
             found["fails"] = "init"  # torch looks at its arguments at once
         key = {"name": item.entry.key, "path": item.path, **found}
         yield Event("wrong-value", item.path, item.entry.span, key, tuple(_asks_for_autos(config, item)))

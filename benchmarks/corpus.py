@@ -37,7 +37,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Lint and translate the configs below $DSCONF_CORPUS.")
     parser.add_argument("--sample", type=int, metavar="N", help="print N warnings instead of the counts")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--write", action="store_true", help="write the counts of the rules into docs/corpus.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write the counts of the rules into docs/corpus.md"
+    )
     options = parser.parse_args()
     folder = os.environ.get("DSCONF_CORPUS")
     paths = sorted(Path(folder).rglob("*.json")) if folder else []

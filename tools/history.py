@@ -61,7 +61,7 @@ CHANGES: list[Node] = [
     {"quoted_fails": None},
 ]
 """Fields that may have been otherwise; None takes one away."""
-WARMUPS = {"0": 0, "-1": -1, "2.0": 2.0, "'2'": "2", "True": True, "2": 2}
+LENGTHS = {"0": 0, "-1": -1, "2.0": 2.0, "'2'": "2", "True": True, "2": 2}
 
 
 def main() -> int:
@@ -171,8 +171,8 @@ def without_keys(node: Node) -> Node:
 
 def node_then(path: str, now: Node, said: Seen) -> Node:
     """The node of a key in one version, given that in the next newer one."""
-    if path == "scheduler.params.warmup_num_steps":
-        return smallest(path, [now], lambda node: wrong_warmups(node, said))
+    if path in said["lengths"]:
+        return smallest(path, [now], lambda node: wrong_lengths(node, said["lengths"][path]))
     if path == "scheduler.params.warmup_max_lr":
         default = said["schedules"]["WarmupLR"]["warmup_max_lr"]
         return merged(now, {"default": default, "nullable": True if default is None else None})
@@ -214,13 +214,11 @@ def siblings(path: str) -> Iterator[Node]:
             yield {field: value for field, value in node.items() if field not in ("filled_by", "unit")}
 
 
-def wrong_warmups(node: Node, said: Seen) -> list[str]:
-    """The numbers of warm-up steps over which a node and the scheduler differ."""
-    built = {text: WARMUPS[text] for text in said["warmup"]}
+def wrong_lengths(node: Node, said: dict[str, bool]) -> list[str]:
+    """The numbers of steps over which a node and the schedule differ; `said` is whether it takes each."""
+    built = {text: LENGTHS[text] for text in said}
     return [
-        text
-        for text, value in built.items()
-        if isinstance(coerce(node, "raw", value), Invalid) == said["warmup"][text]
+        text for text, value in built.items() if isinstance(coerce(node, "raw", value), Invalid) == said[text]
     ]
 
 

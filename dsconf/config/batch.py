@@ -18,7 +18,8 @@ class Triangle(NamedTuple):
     micro: float | None
     accumulation: float | None
     problem: object
-    """"missing", "not-positive", "product", "indivisible", None for a sound one, or UNKNOWN."""
+    """"missing", "not-positive", "product", "indivisible", "zero" (a missing key rounded down to 0), None for a sound
+    one, or UNKNOWN."""
 
 
 def _number(value: object) -> float | None:
@@ -80,7 +81,8 @@ def _complete(total: float | None, micro: float | None, steps: float | None, wor
     assert micro is not None
     assert steps is not None
     sound = micro > 0 and steps > 0 and total == micro * steps * world
-    return Triangle(total, micro, steps, None if sound else "product" if written else "indivisible")
+    rounded = "indivisible" if micro and steps else "zero"
+    return Triangle(total, micro, steps, None if sound else "product" if written else rounded)
 
 
 def _without_world(total: float | None, micro: float | None, steps: float | None) -> Triangle:
@@ -94,7 +96,7 @@ def _without_world(total: float | None, micro: float | None, steps: float | None
     whole = all(number is None or number == int(number) for number in (total, micro, steps))
     problem: object = UNKNOWN
     if whole and total % factor:
-        problem = "product" if micro and steps else "indivisible"
+        problem = "product" if micro and steps else "zero" if total < factor else "indivisible"
     if micro is None and steps is None:
         steps = 1
     return Triangle(total, micro, steps, problem)
@@ -115,6 +117,20 @@ def batch_problem(read: Reader) -> object:
         return None  # Trainer compares each key with its arguments first
     triangle = _triangle(read)
     return triangle.problem if triangle else UNKNOWN
+
+
+def pinned_gpus(read: Reader) -> object:
+    """The one number of GPUs for which all three batch keys hold; None where one is missing or the number is given."""
+    triangle = _triangle(read)
+    if (
+        triangle is None
+        or triangle.problem is not UNKNOWN
+        or read.given("sequence_parallel_size") is not None
+    ):
+        return None
+    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    total, micro, steps = (_number(read.given(name)) for name in names)
+    return _plain(total / (micro * steps)) if total and micro and steps else None
 
 
 def total_batch(read: Reader) -> object:

@@ -13,6 +13,7 @@ from dsconf.config.batch import (
     batch_unit_words,
     data_parallel_world,
     micro_batch,
+    pinned_gpus,
     total_batch,
 )
 from dsconf.config.buckets import reduce_buffer_bytes, reduce_buffer_gib, reduce_buffers
@@ -36,6 +37,7 @@ from dsconf.config.precision import (
     gpu_without_fp16,
     initial_loss_scale,
     model_dtype,
+    negative_loss_scale,
     overflows_before_fall,
     parameter_format,
     steps_until_default_scale,
@@ -57,6 +59,7 @@ from dsconf.config.training import (
 )
 from dsconf.config.zero import (
     builds_cpu_optimizer,
+    counts_steps_apart,
     scales_before_reducing,
     sums_gradients,
     zenflow_on,
@@ -72,6 +75,7 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         total_batch,
         accumulation_steps,
         micro_batch,
+        pinned_gpus,
         batch_unit,
         batch_unit_words,
         batch_nearest,
@@ -93,6 +97,7 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         sums_gradients,
         scales_before_reducing,
         builds_cpu_optimizer,
+        counts_steps_apart,
         accumulation_format,
         autocast_format,
         bf16_optimizer,
@@ -101,6 +106,7 @@ FACTS: dict[str, Callable[[Reader], object]] = {
         parameter_format,
         steps_until_default_scale,
         undotted_safe_module,
+        negative_loss_scale,
         unused_scaling_keys,
         gpu_without_bf16,
         gpu_without_fp16,

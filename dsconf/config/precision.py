@@ -74,9 +74,21 @@ def autocast_format(read: Reader) -> object:
     return short_name(value) if isinstance(value, str) else UNKNOWN
 
 
+def negative_loss_scale(read: Reader) -> object:
+    """`fp16.loss_scale` where it is negative and refused for that, else None."""
+    scale = read.written("fp16.loss_scale")
+    negative = isinstance(scale, int | float) and scale < 0
+    return scale if negative and read.value("fp16.loss_scale") is UNKNOWN else None
+
+
 def undotted_safe_module(read: Reader) -> object:
-    """The first of `lower_precision_safe_modules` that is no name of a class in a package, None where all are."""
+    """The first of `lower_precision_safe_modules` that is no name of a class in a package, None where all are.
+
+    A text in place of the list counts as a whole.
+    """
     modules = read.written("torch_autocast.lower_precision_safe_modules")
+    if isinstance(modules, str):
+        return modules or None  # DeepSpeed goes over its letters
     if not isinstance(modules, list):
         return None
     return next((name for name in modules if isinstance(name, str) and "." not in name), None)

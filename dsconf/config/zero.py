@@ -47,6 +47,12 @@ def scales_before_reducing(read: Reader) -> object:
     return UNKNOWN if UNKNOWN in (before, factor) else False
 
 
+def counts_steps_apart(read: Reader) -> object:
+    """Whether the optimizer that DeepSpeed builds counts its steps for each parameter, as torch's do."""
+    kind = read.fact("optimizer_class")
+    return kind.startswith("torch.optim.") if isinstance(kind, str) else UNKNOWN
+
+
 def builds_cpu_optimizer(read: Reader) -> object:
     """Whether the optimizer that DeepSpeed builds from the file works on the CPU only."""
     kind = read.fact("optimizer_class")

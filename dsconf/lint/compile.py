@@ -41,7 +41,7 @@ SEVERITIES = ("error", "warning", "info")
 MOMENTS = ("parse", "launch", "init", "step", "save", "load")
 SCHEMA_KINDS = (
     "unknown-key", "removed-key", "deprecated-key", "deprecated-and-new-key", "both-spellings", "wrong-value",
-    "duplicate-key",
+    "duplicate-key", "inert-key",
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dsconf.config.context import HUGGING_FACE
 from dsconf.config.effective import Config, Facts, Written
 from dsconf.config.tables import Spec, spec_at
 from dsconf.document.node import UNKNOWN, Document, Span
+from dsconf.formats.deepspeed.arguments import OPTIMIZER_ARGUMENTS
 from dsconf.formats.deepspeed.keys import NEWEST, came_with
 from dsconf.lint.checks.arguments import is_taken
 from dsconf.lint.event import Event
@@ -33,7 +34,9 @@ def events(config: Config, facts: Facts) -> Iterator[Event]:
             yield _removed(item)
         elif item is live.get(item.path):
             if is_taken(facts, item) is not False:
-                yield from _wrong_value(config, item)
+                yield from _wrong_value(config, facts, item)
+            if item.spec.get("status") == "inert":
+                yield from _inert(config, item)
             if (
                 item.path != "bf16" or config.fills.get("bf16.enabled") is not False
             ):  # see alias-section-unread
@@ -171,7 +174,15 @@ def _removed(item: Written) -> Event:
     return Event("removed-key", item.path, item.entry.key_span, key)
 
 
-def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
+def _inert(config: Config, item: Written) -> Iterator[Event]:
+    """A key that nothing reads, where it says something else than what happens without it."""
+    value = config.value(item.path)
+    if value is not UNKNOWN and value != (item.spec or {}).get("default"):
+        key = {"name": item.entry.key, "path": item.path, "value": item.entry.node.plain()}
+        yield Event("inert-key", item.path, item.entry.span, key)
+
+
+def _wrong_value(config: Config, facts: Facts, item: Written) -> Iterator[Event]:
     spec, reader, raw = item.spec or {}, item.section.get("reader", "raw"), item.entry.node.plain()
     if raw is UNKNOWN or config.document.misread(item.entry.node):
         return  # of what HJSON misreads a rule of its own tells
@@ -180,6 +191,10 @@ def _wrong_value(config: Config, item: Written) -> Iterator[Event]:
     strict = reader == "pydantic" and config.strict(item.path)
     found = wrong_value(spec, reader, raw, strict=strict)
     if found is not None:
+        late = found["fails"] == "step" and item.path.startswith("optimizer.params.")
+        built = facts.value("optimizer_class") if late else None
+        if isinstance(built, str) and built.startswith("torch.optim.") and built in OPTIMIZER_ARGUMENTS:
+            found["fails"] = "init"  # torch looks at its arguments at once
         key = {"name": item.entry.key, "path": item.path, **found}
         yield Event("wrong-value", item.path, item.entry.span, key, tuple(_asks_for_autos(config, item)))
 

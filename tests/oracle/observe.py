@@ -23,7 +23,15 @@ from .grid import SECTIONS, SHOWN_BY, VALUES, Config, Observed, base_of, with_va
 from .judge import World, canonical, deepspeed, ds_config, read, torch
 from .recorder import Recorder
 
-WARMUPS: tuple[Any, ...] = (0, -1, 2.0, "2", True)
+LENGTHS: tuple[Any, ...] = (0, -1, 2.0, True)
+_CYCLE = {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2}
+SCHEDULES: dict[str, tuple[str, Config]] = {
+    "warmup_num_steps": ("WarmupLR", {}),
+    "cycle_first_step_size": ("OneCycle", {**_CYCLE, "cycle_second_step_size": 5}),
+    "cycle_second_step_size": ("OneCycle", _CYCLE),
+    "lr_range_test_step_size": ("LRRangeTest", {}),
+}
+"""Parameters that are numbers of steps, with the schedule that takes them and what else that one needs."""
 _NAME = re.compile(r"""["']([a-z][a-z0-9_]+)["']""")
 
 
@@ -238,7 +246,12 @@ def everything(paths: list[str], configs: list[tuple[Config, int]]) -> dict[str,
         },
         "optimizers": sorted(ds_config.DEEPSPEED_OPTIMIZERS),
         "schedules": schedules(),
-        "warmup": {repr(value): builds("WarmupLR", {"warmup_num_steps": value}) for value in WARMUPS},
+        "lengths": {
+            f"scheduler.params.{key}": {
+                repr(value): builds(name, {**params, key: value}) for value in LENGTHS
+            }
+            for key, (name, params) in SCHEDULES.items()
+        },
         "defaults": defaults(paths),
         "refusals": [refusal(config, world_size) for config, world_size in configs],
         "values": {path: [observe(path, value) for value in VALUES] for path in paths},

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.oracle
 CONSTRAINTS: dict[str, Constraint] = {
     "batch-product-mismatch": "batch-product",
     "batch-indivisible": "batch-indivisible",
+    "batch-derived-zero": "batch-indivisible",
     "batch-missing": "batch-missing",
     "batch-not-positive": "batch-not-positive",
     "precision-both": "precision-both",
@@ -35,8 +36,10 @@ CONSTRAINTS: dict[str, Constraint] = {
     "invalid-enum": "wrong-value",
     "int-field-fractional": "wrong-value",
     "out-of-range": "wrong-value",
+    "warmup-nonpositive": "wrong-value",
     "bool-as-string": "wrong-value",
     "removed-key": "removed-key",
+    "max-grad-norm-in-optimizer": "removed-key",
     "deprecated-and-new-key": "deprecated-and-new",
     "both-spellings": "both-spellings",
     "duplicate-key": "duplicate-key",

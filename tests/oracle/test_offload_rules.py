@@ -176,7 +176,8 @@ def test_loading_rank_by_rank(stage: int, tmp_path: Path) -> None:
 def test_elastic_checkpoints(stage: int) -> None:
     config = zero(stage, elastic_checkpoint=True)
     used = initialize(config).optimizer.elastic_checkpoint
-    assert used == (finding("elastic-checkpoint", config) is None) == (stage < 3)
+    said = finding("elastic-checkpoint", config)
+    assert used == (said is None or said.fails == "load") == (stage < 3)
 
 
 @pytest.mark.usefixtures("process_group")

@@ -216,11 +216,11 @@ def test_the_launch_configuration_knows_the_number_of_processes() -> None:
     launch = load_launch(yaml)
     assert (launch.mixed_precision, launch.num_processes, launch.deepspeed) == (False, 6, {})
     path = write(
-        "ds.json", '{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {}}'
+        "ds.json", '{"train_batch_size": 28, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {}}'
     )
     _, report = lint_json(path, "--consumer", "accelerate", "--launch-config", yaml)
     assert [finding["rule"] for finding in report["findings"]] == ["batch-indivisible"]
-    _, report = lint_json(path, "--consumer", "accelerate", "--launch-config", yaml, "--world-size", "4")
+    _, report = lint_json(path, "--consumer", "accelerate", "--launch-config", yaml, "--world-size", "7")
     assert report["findings"] == []
 
 

@@ -30,7 +30,7 @@ def said(node: dict[str, Any] | None, default: object = 1_000_000_000, **more: A
         "raises": {},
         "optimizers": ["adam"],
         "schedules": {},
-        "warmup": {},
+        "lengths": {},
         "defaults": {PATH: default} if node else {},
         "values": {PATH: seen} if node else {},
         **more,

@@ -333,7 +333,7 @@ def test_who_reads_decides_how_bad_it_is(consumer: str | None, severity: str, fa
 
 def test_what_could_not_be_checked_is_said() -> None:
     path = write('{"train_batch_size": 256, "train_micro_batch_size_per_gpu": 4}')
-    last = "Not checked without more context: batch-indivisible (--world-size)."
+    last = "Not checked without more context: batch-indivisible, batch-derived-zero (--world-size)."
     assert dsconf("lint", path).stdout == f"No problems found in 1 file.\n{last}\n"
     assert dsconf("lint", path, "--world-size", "8").stdout == "No problems found in 1 file.\n"
     assert dsconf("lint", write(CLEAN)).stdout == "No problems found in 1 file.\n"

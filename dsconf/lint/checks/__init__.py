@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dsconf.config.effective import Config, Facts
-from dsconf.lint.checks import arguments, auto, launch, reading, training_args, zero
+from dsconf.lint.checks import arguments, auto, launch, parallel, reading, training_args, zero
 from dsconf.lint.event import Event, Needs
 
 Check = Callable[[Config, Facts], Iterator[Event | Needs]]
@@ -33,5 +33,7 @@ CHECKS: dict[str, Check] = {
     "scheduler-params": arguments.scheduler_params,
     "cycled-momentum": arguments.cycled_momentum,
     "warmup-type": arguments.warmup_type,
+    "pipeline-flags": parallel.pipeline_flags,
+    "autoep-values": parallel.autoep_values,
 }
 """Every check by its name. Its events have that name as their kind."""

@@ -308,8 +308,6 @@ def _declared(random: Random) -> tuple[tuple[str, ...], Config]:
 def _set(config: Config, keys: tuple[str, ...], value: object) -> None:
     if keys == ("vocabulary_size",):
         value = value or 0  # an empty text or list counts as no size
-    if keys[-1] == "lower_precision_safe_modules" and not isinstance(value, list | dict | None):
-        value = [value]  # a text passes as a list of letters, until deepspeed.initialize looks them up
     if len(keys) == 1 and keys[0] in BATCH and isinstance(value, int | float):
         value = min(value, 10**9)  # what 64 bits don't hold is not reckoned with
     place: Any = config

@@ -130,8 +130,8 @@ def faults(text: str, world_size: int) -> list[Fault]:
         wrong = any(fault.constraint in ("quoted-number", "wrong-value") for fault in found)
         found += [
             fault._replace(
-                hidden=hidden and fault.constraint.startswith("batch")
-                or wrong and fault.constraint in OTHERS.values()
+                hidden=(hidden and fault.constraint.startswith("batch"))
+                or (wrong and fault.constraint in OTHERS.values())
             )
             for fault in here
         ]

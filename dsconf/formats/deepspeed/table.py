@@ -3,8 +3,8 @@
 The key table is a tree of three kinds of nodes; in brackets what holds where a field is left out.
 
 object  type: "object", or a list with "object" in it; reader ("raw"); unknown ("ignored"); nullable
-        (false); default; wrong_fails ("parse"); switches (none), see `Reads`; and one of keys; each, the node of every value where the
-        names are free; open: true where nothing inside is declared
+        (false); default; wrong_fails ("parse"); switches (none), see `Reads`; and one of
+        keys; each, the node of every value where the names are free; open: true where nothing inside is declared
 leaf    type: int, float, bool, str, list, object, any, null, or a list of these; default (there is none: an
         absent key has no value); values (all; of several types it restricts the strings); items and
         item_values, the type and the allowed values of the items of a list; each, the node of every item

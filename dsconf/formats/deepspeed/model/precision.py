@@ -71,7 +71,9 @@ class TorchAutocast(Section):
     dtype: Annotated[Dtype | None, Key(), Reads(fails="parse", null=False)] = None
     """The format of those operations, fp16 or bf16; left out, torch's own choice for the device. It is read
     even while autocast is off."""
-    lower_precision_safe_modules: Annotated[list[str] | None, Key(), Reads(fails="parse", null=False, iterated=True)] = None
+    lower_precision_safe_modules: Annotated[
+        list[str] | None, Key(), Reads(fails="parse", null=False, iterated=True)
+    ] = None
     """The module classes whose gradients may travel in that format, each with its package; left out, linear
     and convolution layers."""
 

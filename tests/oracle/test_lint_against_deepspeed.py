@@ -68,7 +68,7 @@ def place(constraint: Constraint, key: str) -> str:
 
 
 def is_left_out(fault: Fault) -> bool:
-    """Whether it is a CPU's, in a section that is not declared, or `allgather_size` beside `zero_optimization: true`."""
+    """Whether it is a CPU's, in an undeclared section, or `allgather_size` beside `zero_optimization: true`."""
     if fault.path in ("allgather_size", "aio.use_gds"):
         return True
     node = load_keys()

@@ -137,6 +137,8 @@ def _raw(node: Node, types: list[str], value: object) -> object | Invalid:
         # Either it is compared with true and false, or combined with another by `|`.
         fits = value in node["values"] if "values" in node else isinstance(value, int)
         fails = None if fits else wrong
+    elif node.get("iterated") and isinstance(value, str | dict):
+        fails = None
     else:
         text = _in_declared_case(node, value) if node.get("ignore_case") else value
         if _raw_text_fits(node, types, text):

@@ -149,7 +149,8 @@ class Config:
             return Value(UNKNOWN, "open")
         if not self._defaults_hold(path):
             return Value(UNKNOWN, "invalid")
-        return _default(spec, "default")
+        switch = self._switch(path)
+        return _default(spec, "default") if switch is None else Value(int(switch), "written")
 
     def strict(self, path: str) -> bool:
         """Whether the section that holds `path` does not take "auto" for an absent key.
@@ -203,8 +204,19 @@ class Config:
                 continue
             if raw == "auto" and self.drops_auto(above, item.section):
                 continue
+            if isinstance(raw, bool) and "switches" in spec:
+                continue
             return False
         return True
+
+    def _switch(self, path: str) -> bool | None:
+        """The true or false that stands in place of a section and decides its key `path`; None where none does."""
+        above, _, name = path.rpartition(".")
+        item = self._by_path.get(above)
+        if item is None or (item.spec or {}).get("switches") != name:
+            return None
+        raw = item.entry.node.plain()
+        return raw if isinstance(raw, bool) else None
 
 
 class Derived(NamedTuple):

@@ -21,6 +21,18 @@ def initial_loss_scale(read: Reader) -> object:
     return 2**power if power >= 0 else 0.5**-power
 
 
+def power_refused(read: Reader) -> object:
+    """Whether 2 to the initial_scale_power can't be reckoned in a DeepSpeed that does not convert it before."""
+    path = "fp16.initial_scale_power"
+    if read.since("0.17.6") or not read.present(path):
+        return False
+    power = read.written(path)
+    if power is UNKNOWN:
+        return UNKNOWN
+    # Of an integer Python makes an integer, however large; a float holds no more than this.
+    return not isinstance(power, int | float) or power >= (2**63 if isinstance(power, int) else 1024)
+
+
 def overflows_before_fall(read: Reader) -> object:
     """Overflows in a row until the dynamic scale falls for the first time: `hysteresis`, but 1 at stage 0.
 
@@ -89,7 +101,7 @@ def undotted_safe_module(read: Reader) -> object:
     modules = read.written("torch_autocast.lower_precision_safe_modules")
     if isinstance(modules, str):
         return modules or None  # DeepSpeed goes over its letters
-    if not isinstance(modules, list):
+    if not isinstance(modules, list | dict):
         return None
     return next((name for name in modules if isinstance(name, str) and "." not in name), None)
 

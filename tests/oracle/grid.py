@@ -59,10 +59,6 @@ EXCEPTIONS: dict[str, tuple[list[Any], str]] = {
     "aio.use_gds": ([v for v in VALUES if v], "on a CPU it may not be switched on"),
     "data_efficiency.data_routing.random_ltd.enabled": (_FALSE, "anything false becomes false"),
     "tensor_parallel.dtype": (["auto"], "its default, torch.float16, can't be written in JSON"),
-    "torch_autocast.lower_precision_safe_modules": (
-        [v for v in VALUES if isinstance(v, dict)],
-        "an object is taken for the list of its keys, until initialization",
-    ),
     "train_batch_size": ([1.5, 0.5, float("inf"), None], "the other batch sizes have to be found from it"),
     "train_micro_batch_size_per_gpu": ([None], "it or train_batch_size is needed"),
     "sequence_parallel_size": ([float("inf")], "it divides the world size, which rounds to 0"),

@@ -64,7 +64,7 @@ class Fault(NamedTuple):
     text: str
     """What DeepSpeed says."""
     hidden: bool = False
-    """Whether it shows only once a batch size, or a size that divides it, is a number."""
+    """Whether it shows only once a batch size, or a size that divides it, is a number, or another value is right."""
 
 
 class World:
@@ -127,7 +127,14 @@ def faults(text: str, world_size: int) -> list[Fault]:
     hidden = False
     while isinstance(result := read(config, world_size), Exception):
         here, config = _diagnose(config, world_size, result)
-        found += [fault._replace(hidden=hidden and fault.constraint.startswith("batch")) for fault in here]
+        wrong = any(fault.constraint in ("quoted-number", "wrong-value") for fault in found)
+        found += [
+            fault._replace(
+                hidden=(hidden and fault.constraint.startswith("batch"))
+                or (wrong and fault.constraint in OTHERS.values())
+            )
+            for fault in here
+        ]
         hidden |= any(fault.path in (*BATCH_KEYS, *PARALLEL_KEYS) for fault in here)
         assert here, f"{result!r}: {config}"
     return found

@@ -35,7 +35,7 @@ def without_autos(text: str) -> str:
     for item in reversed(config.written):
         if item.entry.node.scalar == "auto" and item.section.get("reader") != "pydantic":
             kinds = (item.spec or {}).get("type", ())
-            plausible = 1 if "float" in kinds or "int" in kinds else None
+            plausible = 1 if "float" in kinds or "int" in kinds else [0.9, 0.999] if "list" in kinds else None
             span = item.entry.node.span
             text = text[: span.start] + json.dumps(values.get(item.path, plausible)) + text[span.end :]
     return text

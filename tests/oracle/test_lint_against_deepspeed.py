@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from configs import config_of
 from corpus import corpus_json
 
 from dsconf.config.context import Consumer, Context
@@ -18,7 +19,7 @@ from dsconf.lint.finding import Result
 from .engine import initialize, refused
 from .judge import BATCH_KEYS, OTHERS, Constraint, Fault, faults, hjson, read
 from .linting import RULES, lint, without_autos
-from .mutants import BASES, WORLD_SIZES, mutants
+from .mutants import BASES, WORLD_SIZES, contradict, mutants
 
 pytestmark = pytest.mark.oracle
 
@@ -70,8 +71,8 @@ def place(constraint: Constraint, key: str) -> str:
 
 
 def is_left_out(fault: Fault) -> bool:
-    """Whether it is in a section that is not declared, or `allgather_size` beside `zero_optimization: true`."""
-    if fault.path == "allgather_size":
+    """Whether it is a CPU's, in an undeclared section, or `allgather_size` beside `zero_optimization: true`."""
+    if fault.path in ("allgather_size", "aio.use_gds"):
         return True
     node = load_keys()
     for key in fault.path.split("."):
@@ -90,7 +91,7 @@ def disagreement(text: str, world_size: int, found: list[Fault]) -> str | None:
     covered = [
         (fault, (fault.constraint, place(fault.constraint, fault.path)))
         for fault in found
-        if fault.constraint != "other"
+        if fault.constraint != "other" and not is_left_out(fault)
     ]
     needed = {reason for fault, reason in covered if not fault.hidden}
     possible = {reason for _, reason in covered}
@@ -114,14 +115,14 @@ def test_the_bases_are_accepted() -> None:
 def test_mutants() -> None:
     counts: Counter[str] = Counter()
     different = []
-    for mutant in mutants(6000, seed=1):
+    for mutant in itertools.chain(mutants(4500, seed=1), mutants(1500, seed=1, damages=[contradict])):
         found = faults(mutant.text, mutant.world_size)
         counts.update({str(fault.constraint) for fault in found} or {"accepted"})
         if text := disagreement(mutant.text, mutant.world_size, found):
             different.append(text)
     assert different == []
     assert all(
-        counts[constraint] >= 20 for constraint in (*CONSTRAINTS.values(), *OTHERS.values(), "accepted")
+        counts[constraint] >= 10 for constraint in (*CONSTRAINTS.values(), *OTHERS.values(), "accepted")
     ), counts
 
 
@@ -145,13 +146,16 @@ def test_public_configs(path: Path) -> None:
             json.loads(text)
         assert not any(is_accepted(text, world_size) for world_size in WORLD_SIZES)
         return
+    if config_of(text).document.placeholders:
+        pytest.skip("a template, which is no config before it is filled in")
     settled = without_autos(text)
     for world_size in WORLD_SIZES:
         found = faults(settled, world_size)
         assert disagreement(settled, world_size, found) is None
         if not found and is_buildable(settled):
             for consumer in (None, "deepspeed", "trainer", "accelerate"):
-                assert errors_of_a_sound_file(text, consumer, world_size) == []
+                handed = settled if consumer == "deepspeed" else text
+                assert errors_of_a_sound_file(handed, consumer, world_size) == []
 
 
 def is_buildable(text: str) -> bool:
@@ -168,8 +172,8 @@ def is_accepted(text: str, world_size: int) -> bool:
         return False
 
 
-ACCELERATE = ("accelerate-needs-zero-block", "auto-unsupported-key")
-"""What Accelerate refuses, and DeepSpeed does not: against the real one in test_consumers."""
+ELSEWHERE = ("accelerate-needs-zero-block", "auto-unsupported-key", "autotp-indivisible")
+"""What Accelerate refuses, and DeepSpeed does not (against the real one in test_consumers), and what needs ranks."""
 
 
 def errors_of_a_sound_file(text: str, consumer: Consumer | None, world_size: int) -> list[str]:
@@ -177,12 +181,14 @@ def errors_of_a_sound_file(text: str, consumer: Consumer | None, world_size: int
     return [
         f"{consumer}: {finding.rule} {finding.key}"
         for finding in lint(text, consumer, world_size).findings
-        if finding.severity == "error" and finding.fails and finding.rule not in ACCELERATE
+        if finding.severity == "error" and finding.fails and finding.rule not in ELSEWHERE
     ]
 
 
 TOTALS = [None, 1, 4, 6, 30, 48, 60, 64, 12.0, 0.3, 2.1, 0, -4]
 FACTORS = [None, 1, 2, 3, 4, 8, 12, 30, 1.5, 0.1, 0, -2]
+SIZES = sorted({24, *(size for size in range(1, 65) for total in (48, 60, 64) if total % size == 0)})
+"""Any other number of GPUs divides none of the totals."""
 
 
 @pytest.mark.parametrize("parallel", [{}, {"sequence_parallel_size": 24}], ids=json.dumps)
@@ -192,7 +198,7 @@ def test_a_batch_error_without_a_world_size(parallel: dict[str, int]) -> None:
     for batch in itertools.product(TOTALS, FACTORS, FACTORS):
         config = {**dict(zip(BATCH_KEYS, batch, strict=True)), **parallel}
         said = bool(reasons(lint(json.dumps(config), "deepspeed")))
-        accepted = any(not isinstance(read(config, size), Exception) for size in range(1, 65))
+        accepted = any(not isinstance(read(config, size), Exception) for size in SIZES)
         assert not (said and accepted), config
         whole = all(number is None or number == int(number) for number in batch)
         assert said or accepted or not whole or parallel, config

@@ -284,7 +284,7 @@ def autocast(**section: object) -> Config:
 
 MODULES: list[object] = [
     None, [], ["torch.nn.Linear"], ["Linear"], ["torch.nn.Linear", "Conv2d"], [1],
-    "torch.nn.Linear", "",
+    "torch.nn.Linear", "", {"Linear": 1}, {}, 1, True,
 ]  # fmt: skip
 
 

@@ -170,9 +170,12 @@ def test_the_keys_of_a_section_that_may_be_null_have_their_defaults() -> None:
     assert effective(f"{Z}.offload_param.device", {Z: {"offload_param": True}}).origin == "invalid"
 
 
-def test_an_old_form_leaves_the_keys_unknown() -> None:
-    assert effective(Z, {Z: True}) == Value(True, "written")
-    assert effective(f"{Z}.stage", {Z: True}).origin == "invalid"
+@pytest.mark.parametrize("on", [True, False])
+def test_the_old_form_says_the_stage(on: bool) -> None:
+    assert effective(Z, {Z: on}) == Value(on, "written")
+    assert effective(f"{Z}.stage", {Z: on}) == Value(int(on), "written")
+    assert effective(f"{Z}.reduce_scatter", {Z: on}) == Value(True, "default")
+    assert effective(f"{Z}.offload_param.device", {Z: on}) == Value("none", "default")
 
 
 # --- overrides -----------------------------------------------------------------------------------------------------

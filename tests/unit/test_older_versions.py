@@ -269,6 +269,22 @@ def lint(tmp_path: Path, config: dict[str, Any], *args: str) -> list[tuple[str, 
             {"0.14": [("DS106", "error", "zero_optimization.stage")], "0.15": []},
         ),
         ({"nebula": {"enabled": True}}, {"0.18": []}),
+        *(
+            (
+                {"fp16": {"enabled": enabled, "initial_scale_power": power}},
+                {"0.16.9": [("DS303", "error", "fp16.initial_scale_power")] if enabled and refused else []},
+            )
+            for power, refused in (("16", True), (None, True), (2000.0, True), (8, False), (8.5, False))
+            for enabled in (True, False)
+        ),
+        (
+            {"zero_optimization": {"stage": 1}, "fp16": {"fp16_master_weights_and_grads": True}},
+            {"0.16.9": [], "0.17.6": [("DS308", "error", "fp16.fp16_master_weights_and_grads")]},
+        ),
+        (
+            {"zero_optimization": {"stage": 1, "offload_optimizer": {"ratio": 0.5}}},
+            {"0.14.5": [], "0.15.0": [("DS505", "error", "zero_optimization.offload_optimizer.ratio")]},
+        ),
         (
             {"optimizer": {"type": "OneBitAdam", "params": {}}},
             {"0.19.6": [], "0.19.7": [("DS601", "error", "optimizer.type")]},

@@ -3,15 +3,15 @@
 The key table is a tree of three kinds of nodes; in brackets what holds where a field is left out.
 
 object  type: "object", or a list with "object" in it; reader ("raw"); unknown ("ignored"); nullable
-        (false); default; wrong_fails ("parse"); and one of keys; each, the node of every value where the
-        names are free; open: true where nothing inside is declared
+        (false); default; wrong_fails ("parse"); switches (none), see `Reads`; and one of
+        keys; each, the node of every value where the names are free; open: true where nothing inside is declared
 leaf    type: int, float, bool, str, list, object, any, null, or a list of these; default (there is none: an
         absent key has no value); values (all; of several types it restricts the strings); items and
         item_values, the type and the allowed values of the items of a list; each, the node of every item
         that is an object; min, max, exclusive_min, exclusive_max; nullable (false); status ("active");
         replacement; filled_by (what each
         library puts for "auto"); quoted_fails and wrong_fails (never: the value is kept); unit; not_empty,
-        converts, ignore_case, int_only and python_number (false), see `Reads`
+        converts, ignore_case, iterated, int_only and python_number (false), see `Reads`
 alias   alias: the name, in the same section, of the key that it is another spelling of; whatever else
         stands here holds for this spelling. Nobody fills an "auto" in another spelling, or below it
 """
@@ -113,6 +113,8 @@ def _node(field: FieldInfo) -> Node:
         ("not_empty", reads.not_empty),
         ("converts", reads.converts),
         ("ignore_case", reads.ignore_case),
+        ("iterated", reads.iterated),
+        ("switches", reads.switches),
         ("int_only", reads.int_only),
         ("python_number", reads.python_number),
         ("unit", key.unit),

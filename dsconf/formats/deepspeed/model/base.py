@@ -34,6 +34,10 @@ class Reads(NamedTuple):
     """A raw section that calls Python's own int(), str() or bool(), by the type of the field, as it is parsed."""
     ignore_case: bool = False
     """The allowed strings may be written in any case."""
+    iterated: bool = False
+    """A raw section that takes a string or an object for the list of its letters or keys."""
+    switches: str | None = None
+    """The key of a section that true and false in place of the section set to 1 and 0."""
     int_only: bool = False
     """A raw section that insists on an integer: 100.0 fails."""
     python_number: bool = False

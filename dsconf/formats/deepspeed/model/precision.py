@@ -72,7 +72,7 @@ class TorchAutocast(Section):
     """The format of those operations, fp16 or bf16; left out, torch's own choice for the device. It is read
     even while autocast is off."""
     lower_precision_safe_modules: Annotated[
-        list[str] | str | None, Key(), Reads(fails="parse", null=False)
+        list[str] | None, Key(), Reads(fails="parse", null=False, iterated=True)
     ] = None
     """The module classes whose gradients may travel in that format, each with its package; left out, linear
     and convolution layers. A text counts as the list of its letters, none of which can be imported."""

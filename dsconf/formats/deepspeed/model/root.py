@@ -100,7 +100,7 @@ class DeepSpeedConfig(Section):
     """Mixed precision by torch.autocast."""
     data_types: Annotated[DataTypes, Key()] = Field(default=DataTypes())
     """Number formats apart from the one of the model."""
-    zero_optimization: Annotated[Zero | bool, Key()] = Field(default=Zero())
+    zero_optimization: Annotated[Zero | bool, Key(), Reads(switches="stage")] = Field(default=Zero())
     """ZeRO: what is split over the GPUs. true, an old form, means stage 1."""
     zero_allow_untested_optimizer: Annotated[bool, Key()] = False
     """Let ZeRO run with an optimizer class that DeepSpeed has not been tested with."""

@@ -16,6 +16,8 @@ pytestmark = [pytest.mark.oracle, pytest.mark.usefixtures("process_group")]
 SAMPLE = 300
 MOST_OF_A_RULE = 40
 TRIED = 12_000
+NEEDS_DATA = ("curriculum-metric-incomplete",)
+"""What stops deepspeed.initialize only with training data, which has a test of its own."""
 
 
 def stops(config: Config) -> bool:
@@ -38,7 +40,7 @@ def test_they_stop_initialize() -> None:
         if counts.total() >= SAMPLE:
             break
         errors = [each for each in lint(mutant.text, "deepspeed", 1).findings if each.severity == "error"]
-        said = [each.rule for each in errors if each.fails == "init"]
+        said = [each.rule for each in errors if each.fails == "init" and each.rule not in NEEDS_DATA]
         if not said or any(each.fails == "parse" for each in errors):
             continue
         if all(counts[rule] >= MOST_OF_A_RULE for rule in said):

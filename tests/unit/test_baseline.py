@@ -79,8 +79,8 @@ def test_what_is_gone_is_said() -> None:
 
 
 def test_what_was_not_decided_is_not_gone() -> None:
-    write({"a.json": '{"train_batch_size": 6, "train_micro_batch_size_per_gpu": 4}'})
-    dsconf("lint", "a.json", "--write-baseline", FILE, "--world-size", "4")
+    write({"a.json": '{"train_batch_size": 20, "train_micro_batch_size_per_gpu": 4}'})
+    dsconf("lint", "a.json", "--write-baseline", FILE, "--world-size", "3")
     assert "no longer found" not in dsconf("lint", "a.json", "--baseline", FILE).stdout
 
 

@@ -69,7 +69,7 @@ def test_dsconf_toml_comes_before_pyproject() -> None:
 
 def test_context_options_have_defaults_that_the_command_line_overrides() -> None:
     write({"dsconf.toml": "world-size = 4\n", "a.json": BATCH})
-    assert lint("a.json") == ["a.json:1 DS202", "1"]
+    assert lint("a.json") == ["a.json:1 DS222", "1"]
     write({"a.json": BATCH.replace("6", "16")})
     assert lint("a.json") == ["0"]
     assert lint("a.json", "--world-size", "3") == ["a.json:1 DS202", "1"]

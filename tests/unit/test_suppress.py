@@ -122,9 +122,7 @@ def test_what_suppresses_nothing_is_reported(comment: str, message: str) -> None
 
 def test_what_was_not_decided_is_not_reported() -> None:
     """The rule did not run, or would have needed the number of GPUs."""
-    text = (
-        '{"train_batch_size": 6, "train_micro_batch_size_per_gpu": 3, // dsconf: ignore[batch-indivisible]\n}'
-    )
+    text = '{"train_batch_size": 18, "train_micro_batch_size_per_gpu": 3, // dsconf: ignore[batch-indivisible]\n}'
     write({"a.json": text})
     assert lint("a.json") == ["0"]
     assert lint("a.json", "--world-size", "4") == ["0"]

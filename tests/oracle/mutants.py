@@ -118,7 +118,7 @@ def mutants(
     for number in range(count):
         place = number % len(bases)
         base, world_sizes = bases[place]
-        config = copy.deepcopy(base)
+        config = json.loads(json.dumps(base))  # where a copy would keep two sections one object
         duplicates: Duplicates = {}
         for _ in range(random.choice((1, 1, 2, 3))):
             damage = random.choice(damages or DAMAGES)

@@ -94,7 +94,7 @@ def test_trainer_does_not_read_bfloat16() -> None:
     for name in ("bf16", "bfloat16"):
         config = trainer.HfDeepSpeedConfig({**BASE, name: {"enabled": True}})
         assert config.is_true("bf16.enabled") == (name == "bf16")
-        (*said,) = findings({name: {"enabled": True}}, "trainer")
+        (*said,) = findings({ZERO: {"stage": 1}, name: {"enabled": True}}, "trainer")
         assert [finding.severity for finding in said] == ([] if name == "bf16" else ["warning"])
 
 

@@ -62,6 +62,11 @@ def written_path(document: Document, finding: Finding | Related) -> tuple[str, .
     return paths[0] if paths else ()
 
 
+def ends(text: str) -> set[str]:
+    """How its lines end."""
+    return {"\r\n" if line.endswith("\r") else "\n" for line in text.split("\n")[:-1]}
+
+
 def check_each(text: str, context: Context) -> Counter[tuple[str, bool]]:
     """Try every fix of a text alone."""
     result, counts = lint(text, context), Counter[tuple[str, bool]]()
@@ -86,7 +91,9 @@ def check_each(text: str, context: Context) -> Counter[tuple[str, bool]]:
         assert values.total() <= max(1, lost.total()), (text, finding)
         assert comments(document) == comments(before), (text, finding)
         for sign in ("\r\n", "\t", "\ufeff"):
-            assert (sign in changed) == (sign in text) or "\n" not in changed, (text, finding)
+            assert sign in text or sign not in changed, (text, finding)
+        assert ends(changed) <= ends(text), (text, finding)
+        assert changed.startswith("\ufeff") == text.startswith("\ufeff"), (text, finding)
         assert text.endswith("\n") == changed.endswith("\n"), (text, finding)
         counts[finding.code, finding.fix.safe] += 1
     return counts

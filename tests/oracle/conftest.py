@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -29,6 +30,9 @@ def process_group() -> Iterator[None]:
             patch.setenv(name, value)
         # The operator for ranks that share memory takes a minute to compile, and one rank needs it for nothing.
         patch.setattr(importlib.import_module("deepspeed.comm.torch"), "build_shm_op", lambda: None)
+        # Each CPU Adam asks for the kind of processor, which takes a second.
+        processor = importlib.import_module("cpuinfo")
+        patch.setattr(processor, "get_cpu_info", cache(processor.get_cpu_info))
         mine = not distributed.is_initialized()
         if mine:
             distributed.init_process_group("gloo", rank=0, world_size=1, store=distributed.HashStore())

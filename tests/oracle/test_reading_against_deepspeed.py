@@ -60,7 +60,9 @@ def test_one_value(tmp_path: Path, key: str, text: str) -> None:
     result, real = linted(path), deepspeed_reads(path)
     at_parse = [finding for finding in result.findings if finding.fails == "parse"]
     assert bool(at_parse) is isinstance(real, Exception), (real, result.findings)
-    assert len(result.findings) <= 1, "one mistake is told once"
+    # What fp16 leaves to the loss scaling of the script is no mistake in the value.
+    mistakes = [finding for finding in result.findings if finding.rule != "fp16-loss-not-scaled"]
+    assert len(mistakes) <= 1, "one mistake is told once"
     assert not result.unusable
 
 

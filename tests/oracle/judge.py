@@ -44,6 +44,7 @@ OTHERS = {
     "bf16_optimizer_states is only supported": "master-weights-need-zero",
     "bf16_optimizer_states requires": "bf16-states-need-master-weights",
     "when dynamic loss scaling is enabled": "fp16-scale-values",
+    "fp16.loss_scale must be >= 0": "fp16-scale-values",
     "compute_grad_norm=false is supported only": "grad-norm-needed",
     "Partial offloading only supported": "offload-ratio-needs-zero3",
     "max_tokens must be specified": "dynamic-batching-tokens-missing",
@@ -301,7 +302,8 @@ def _validation_faults(config: Config, world_size: int, error: Any) -> tuple[lis
             repaired = with_leaf(repaired, keys, number)
             continue
         else:
-            found.append(Fault(_between(text) or ("wrong-value" if detail["loc"] else "other"), path, text))
+            between = None if isinstance(detail["input"], str) else _between(text)
+            found.append(Fault(between or ("wrong-value" if detail["loc"] else "other"), path, text))
             spec = spec_of(path)
             if detail["loc"] and spec is not None and "default" in spec:
                 # The key stays, so that what it must not stand beside is found too.

@@ -190,6 +190,8 @@ def _wrong_value(config: Config, facts: Facts, item: Written) -> Iterator[Event]
         return  # they replace it, or stop at it themselves
     strict = reader == "pydantic" and config.strict(item.path)
     found = wrong_value(spec, reader, raw, strict=strict)
+    if found is not None and found["fails"] is None and spec.get("status") == "inert":
+        return  # nothing reads it, whatever it says
     if found is not None:
         late = found["fails"] == "step" and item.path.startswith("optimizer.params.")
         built = facts.value("optimizer_class") if late else None

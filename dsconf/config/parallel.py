@@ -84,6 +84,8 @@ _METRICS = "data_efficiency.data_sampling.curriculum_learning.curriculum_metrics
 def curriculum_gap(read: Reader) -> object:
     """The first key that a metric of the curriculum lacks, as a path below the metrics; None for none."""
     metrics = read.written(_METRICS)
+    if read.may_hold(f"{_METRICS}.metric"):
+        return UNKNOWN
     for name, metric in metrics.items() if isinstance(metrics, dict) else ():
         if not isinstance(metric, dict):
             continue
@@ -106,6 +108,8 @@ _LTD = "data_efficiency.data_routing.random_ltd"
 def random_ltd_gap(read: Reader) -> object:
     """The first key that an enabled random_ltd lacks, as a path below it; None for none."""
     section = read.written(_LTD)
+    if read.may_hold(f"{_LTD}.key"):
+        return UNKNOWN
     if not isinstance(section, dict):
         return None
     for key in ("total_layer_num", "random_ltd_layer_num", "random_ltd_schedule"):

@@ -189,3 +189,27 @@ def test_no_literal_is_unknown() -> None:
     values = {entry.key: entry.node.plain() for entry in node.entries}
     assert {key for key, value in values.items() if value is UNKNOWN} == set("abcdef")
     assert values["g"] == "pq"
+
+
+OPEN = [
+    "'bf16': {'enabled': True}",
+    "'zero_optimization': {'stage': 2}, 'scheduler': {'type': 'WarmupDecayLR', 'params': {}}",
+    "'zero_optimization': {'stage': 2}, 'scheduler': {'type': 'WarmupLR'}",
+    "'zero_optimization': {}, 'data_efficiency': {'data_sampling': {'curriculum_learning': {'enabled': True}}}",
+    "'zero_optimization': {}, 'data_efficiency': {'data_sampling': {'curriculum_learning': METRICS}}",
+    "'zero_optimization': {}, 'data_efficiency': {'data_routing': {'random_ltd': {'enabled': True}}}",
+    "'zero_optimization': {}, 'data_efficiency': {'data_sampling': {'dynamic_batching': {'enabled': True}}}",
+    "'zero_optimization': {'stage': 3, 'offload_param': {'device': 'nvme'}}",
+]
+
+
+@pytest.mark.parametrize("keys", OPEN)
+def test_what_is_missing_may_come_from_code(keys: str) -> None:
+    """Each of these is refused by somebody as it stands, and none where code goes on to write into the dict."""
+    keys = keys.replace("METRICS", "{'enabled': True, 'curriculum_metrics': {'seqlen': {}}}")
+    text = f"c = {{'train_micro_batch_size_per_gpu': 4, 'optimizer': {{'type': 'AdamW'}}, {keys}}}\n"
+    said = []
+    for consumer in ("deepspeed", "trainer", "accelerate"):
+        said += found("closed.py", text, "--consumer", consumer)
+        assert found("open.py", f"{text}fill(c)\n", "--consumer", consumer) == []
+    assert "error" in {each[3] for each in said}

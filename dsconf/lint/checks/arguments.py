@@ -94,7 +94,8 @@ def scheduler_params(config: Config, facts: Facts) -> Iterator[Event]:
                 **_name(config, item, taken(facts, "scheduler") or []),
             }
             yield Event("scheduler-params", item.path, item.entry.key_span, key)
-    missing = [name for name in arguments[0].split() if not config.present(f"scheduler.params.{name}")]
+    paths = {name: f"scheduler.params.{name}" for name in arguments[0].split()}
+    missing = [name for name, path in paths.items() if not (config.present(path) or config.may_hold(path))]
     if missing:
         key = {"problem": "missing", "built": kind, "names": " and ".join(missing), "many": len(missing) > 1}
         yield Event("scheduler-params", "scheduler.params", section.key_span, key)

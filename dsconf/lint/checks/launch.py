@@ -74,7 +74,8 @@ def precision_conflict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
 def needs_zero_block(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     """No zero_optimization at all."""
     root = config.document.root
-    if config.context.consumer in HUGGING_FACE and "zero_optimization" not in root.members():
+    absent = "zero_optimization" not in root.members() and not config.may_hold("zero_optimization")
+    if config.context.consumer in HUGGING_FACE and absent:
         yield Event(
             "accelerate-needs-zero-block", "zero_optimization", Span(root.span.start, root.span.start + 1), {}
         )
@@ -84,7 +85,8 @@ def alias_section(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     """bfloat16, beside which the plugin writes a bf16 that is off."""
     entry = config.document.entry(("bfloat16", "enabled"))
     # With Trainer the precision is known from its arguments, with Accelerate from the launch configuration.
-    if "bf16" in config.document.root.members() or config.fills.get("bf16.enabled") is not False:
+    may_be_there = "bf16" in config.document.root.members() or config.document.root.open
+    if may_be_there or config.fills.get("bf16.enabled") is not False:
         return
     if entry is not None and entry.node.scalar is True:
         yield Event("alias-section-unread", "bf16.enabled", entry.span, {})

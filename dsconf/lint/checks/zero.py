@@ -52,5 +52,6 @@ def resume_world_size(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     elif now != before:
         path = "zero_optimization.stage"
         entry = config.entry(path)
-        span = entry.span if entry else Span(0, 1)
+        start = config.document.root.span.start
+        span = entry.span if entry else Span(start, start + 1)
         yield Event("resume-world-size", path, span, {"before": before, "now": now})

@@ -84,6 +84,10 @@ class Context(NamedTuple):
     model: Model | None = None
     training_args: Mapping[str, Any] | None = None
     """The TrainingArguments that are given, by name; what is not among them has Trainer's default."""
+    torch_version: str | None = None
+    accelerate_version: str | None = None
+    transformers_version: str | None = None
+    """Versions that will run, X.Y or X.Y.Z. What the rules say of these libraries was measured with `MEASURED`."""
     launch: Launch | None = None
     guess: Guess | None = None
     """Who seems to read the file, where `consumer` is None; no error may follow from it."""
@@ -103,11 +107,6 @@ class Context(NamedTuple):
     def guessed(self) -> str:
         """What a message adds that follows from the guess, "" where nothing is guessed."""
         return f", if {self.guess.names} reads this file ({self.guess.reason})" if self.guess else ""
-
-    torch_version: str | None = None
-    accelerate_version: str | None = None
-    transformers_version: str | None = None
-    """Versions that will run, X.Y or X.Y.Z. What the rules say of these libraries was measured with `MEASURED`."""
 
     def known(self, name: str) -> object:
         """A field, or a dotted field of a field (`gpu.memory`); None where it is not known."""

@@ -107,7 +107,10 @@ def undotted_safe_module(read: Reader) -> object:
 
 
 def bf16_optimizer(read: Reader) -> object:
-    """Whether DeepSpeed takes its BF16_Optimizer, as it does at stage 1 for bf16 that is accumulated in fp32."""
+    """Whether DeepSpeed takes its BF16_Optimizer, as it does at stage 1 for bf16 that is accumulated in fp32.
+
+    Not where the optimizer is offloaded to the CPU; an NVMe device does not count there.
+    """
     given = (
         read.fact("precision"),
         read.value("zero_optimization.stage"),
@@ -125,22 +128,19 @@ def bf16_optimizer(read: Reader) -> object:
     return UNKNOWN if UNKNOWN in given else True
 
 
-# Most files are linted without --gpu and --model: the rules on these do not ask for them each time.
-
-
 def gpu_without_bf16(read: Reader) -> object:
     """The name of the GPU, where one is given that does not compute in bf16; else None."""
-    gpu = read.context("gpu")
+    gpu = read.hint("gpu")
     return gpu.name if isinstance(gpu, Gpu) and gpu.bf16 is False else None
 
 
 def gpu_without_fp16(read: Reader) -> object:
     """The name of the GPU, where one is given on which DeepSpeed refuses fp16; else None."""
-    gpu = read.context("gpu")
+    gpu = read.hint("gpu")
     return gpu.name if isinstance(gpu, Gpu) and gpu.name == "P100" else None
 
 
 def model_dtype(read: Reader) -> object:
     """The dtype of the model's weights by its short name, None where no model is given that says it."""
-    model = read.context("model")
+    model = read.hint("model")
     return short_name(model.dtype) if isinstance(model, Model) and model.dtype else None

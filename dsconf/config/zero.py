@@ -12,18 +12,15 @@ CPU_CLASSES = ("DeepSpeedCPUAdam", "ZenFlowCPUAdam", "DeepSpeedCPULion", "DeepSp
 def zero_optimizer(read: Reader) -> object:
     """What wraps the optimizer: "none" at stage 0, "stage12", "stage3", or "bf16" (`BF16_Optimizer`).
 
-    The last takes the place of stage 1 where bf16 gradients are added up in fp32 and nothing is offloaded to the CPU;
-    an NVMe device does not count there.
+    The last takes the place of stage 1: see `bf16_optimizer`.
     """
     stage = read.value("zero_optimization.stage")
     if stage != 1 and isinstance(stage, int):
         return {0: "none", 2: "stage12", 3: "stage3"}[stage]
-    precision, accumulation = read.fact("precision"), read.fact("accumulation_dtype")
-    device = read.value("zero_optimization.offload_optimizer.device")
-    if UNKNOWN in (stage, precision, accumulation, device):
+    whole = read.fact("bf16_optimizer")
+    if UNKNOWN in (stage, whole):
         return UNKNOWN
-    wide = precision == "bf16" and accumulation in ("fp32", "float32", "float", "torch.float32")
-    return "bf16" if wide and device != "cpu" else "stage12"
+    return "bf16" if whole else "stage12"
 
 
 def zenflow_on(read: Reader) -> object:

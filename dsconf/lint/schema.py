@@ -135,7 +135,7 @@ def _unknown(config: Config, item: Written) -> Event:
         "raises": item.section.get("unknown") == "raises" and not _is_ignored_name(config, item),
         "known": item.section.get("unknown") != "depends",
         "since": came_with(item.path, config.context.deepspeed_version),
-        "target": (config.context.deepspeed_version or NEWEST).removesuffix("+"),
+        "target": config.context.deepspeed_version or NEWEST,
         "home": home,
         "home_name": _named(_above(home or "")),
         "suggestion": meant,

@@ -46,11 +46,9 @@ def known_version(text: str) -> str:
     if not fitting:
         raise ValueError(f"DeepSpeed {text} is too old: dsconf knows {versions[0]} and later")
     older = fitting[-1]
-    return (
-        older
-        if match[3] is None or older == versions[-1]
-        else ".".join(str(int(part)) for part in match.groups())
-    )
+    if match[3] is None or older == versions[-1]:
+        return older
+    return ".".join(str(int(part)) for part in match.groups())
 
 
 def _span(versions: list[str], version: str) -> tuple[int, int]:

@@ -8,9 +8,10 @@ from dsconf.config.effective import Config, Facts
 from dsconf.lint.event import Event, Needs
 from dsconf.lint.words import Words
 
+_ADAMW = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla")
 _SAME_OPTIMIZER = {
-    "adamw": ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla"),
-    "adam": ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla"),
+    "adamw": _ADAMW,
+    "adam": _ADAMW,
     "sgd": ("sgd",),
     "adagrad": ("adagrad",),
     "rmsprop": ("rmsprop",),

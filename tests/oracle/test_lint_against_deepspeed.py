@@ -108,21 +108,22 @@ def test_the_bases_are_accepted() -> None:
     for base in BASES:
         text = json.dumps(base)
         assert faults(text, 1) == []
-        serious = [each for each in lint(text, "deepspeed", 1).findings if each.severity == "error"]
-        assert [each for each in serious if each.rule != "auto-without-resolver"] == []
+        found = {each.rule for each in lint(text, "deepspeed", 1).findings if each.severity != "info"}
+        assert found <= {"fp16-loss-not-scaled", "auto-without-resolver"}, text
+        assert '"auto"' in text or "auto-without-resolver" not in found
 
 
 def test_mutants() -> None:
     counts: Counter[str] = Counter()
     different = []
-    for mutant in itertools.chain(mutants(4500, seed=1), mutants(1500, seed=1, damages=[contradict])):
+    for mutant in itertools.chain(mutants(6000, seed=1), mutants(4000, seed=1, damages=[contradict])):
         found = faults(mutant.text, mutant.world_size)
         counts.update({str(fault.constraint) for fault in found} or {"accepted"})
         if text := disagreement(mutant.text, mutant.world_size, found):
             different.append(text)
     assert different == []
     assert all(
-        counts[constraint] >= 10 for constraint in (*CONSTRAINTS.values(), *OTHERS.values(), "accepted")
+        counts[constraint] >= 20 for constraint in (*CONSTRAINTS.values(), *OTHERS.values(), "accepted")
     ), counts
 
 
@@ -177,11 +178,11 @@ ELSEWHERE = ("accelerate-needs-zero-block", "auto-unsupported-key", "autotp-indi
 
 
 def errors_of_a_sound_file(text: str, consumer: Consumer | None, world_size: int) -> list[str]:
-    """The errors of a file that DeepSpeed accepts, whenever they would stop it."""
+    """The errors of a file that DeepSpeed accepts, whenever they would show."""
     return [
         f"{consumer}: {finding.rule} {finding.key}"
         for finding in lint(text, consumer, world_size).findings
-        if finding.severity == "error" and finding.fails and finding.rule not in ELSEWHERE
+        if finding.severity == "error" and finding.rule not in ELSEWHERE
     ]
 
 

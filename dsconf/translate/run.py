@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dsconf import __version__
 from dsconf.config.context import Context
 from dsconf.config.effective import Config
+from dsconf.config.tables import spec_at
 from dsconf.document.node import UNKNOWN
 from dsconf.document.source import Unusable
 from dsconf.formats.deepspeed.read import read
@@ -55,10 +56,9 @@ def translate(
     errors = [
         finding
         for finding in result.findings
-        # What the source has removed says nothing of the training that was meant.
         if finding.severity == "error"
-        and finding.rule != "removed-key"
         and finding.key not in config.overrides
+        and not _is_removed(config, finding.key)
     ]
     if errors:
         raise Refused(result._replace(findings=errors, missing_context=()))
@@ -72,6 +72,11 @@ def translate(
     plan = reading.plan.model_copy(update={"wrapping": Wrapping(block_classes=tuple(blocks))})
     writing = write(plan, _origin(path, reading), _labels(config, reading))
     return Translation(writing.code, assemble(config, reading, writing.landings, target))
+
+
+def _is_removed(config: Config, path: str) -> bool:
+    """Whether the source has removed a key, which then says nothing of the training that was meant."""
+    return config.knows(path) and spec_at(config.table, path)[1].get("status") == "removed"
 
 
 def _unfilled(config: Config) -> Unusable | None:

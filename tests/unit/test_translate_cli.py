@@ -204,8 +204,15 @@ def test_sources_without_a_clear_meaning(source: dict[str, Any] | str, says: str
     assert not Path("report.json").exists()
 
 
-def test_a_removed_key_stops_nothing() -> None:
-    result = translate(ZERO3 | {"amp": {"enabled": False}})
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"amp": {"enabled": False}},
+        {"optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "max_grad_norm": 1.0}}},
+    ],
+)
+def test_a_removed_key_stops_nothing(keys: dict[str, Any]) -> None:
+    result = translate(ZERO3 | keys)
     assert result.exit_code == 0
     assert "rejected by source" in result.stderr
 

@@ -13,8 +13,6 @@ import pytest
 from corpus import corpus_json, needs_corpus
 
 from dsconf.config.context import Context
-from dsconf.document.json_scanner import scan
-from dsconf.document.source import Unusable
 from dsconf.translate.run import Refused, Translation, translate
 
 pytestmark = needs_corpus
@@ -42,17 +40,8 @@ def translations() -> dict[tuple[str, bool], Translation]:
     return found
 
 
-def is_template(text: str) -> bool:
-    try:
-        return bool(scan("", text).placeholders)
-    except Unusable:
-        return False
-
-
 def test_most_are_read(translations: dict[tuple[str, bool], Translation]) -> None:
-    """Of all but the templates, which leave values open."""
-    whole = [path for path in corpus_json() if not is_template(path.read_text(encoding="utf-8"))]
-    assert len(translations) > 1.5 * len(whole) > 300
+    assert len(translations) > 1.5 * len(corpus_json())
 
 
 def test_every_leaf_is_in_the_report_once(translations: dict[tuple[str, bool], Translation]) -> None:

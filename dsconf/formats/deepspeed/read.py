@@ -238,17 +238,17 @@ class _Reader:
         def on(section: str, older: str) -> bool:
             prefix = f"zero_optimization.offload_{section}."
             device, flag = self.config.value(f"{prefix}device"), f"zero_optimization.{older}"
-            if self.config.value(flag) is not True:
+            if self.config.value(flag) is True:
+                device = "cpu"
+            else:
                 self.unused.add(flag)
-            elif device != "nvme":
-                return True
+            # At stages 1 and 2 DeepSpeed itself takes CPU memory for "nvme".
             if device == "nvme" and (section == "param" or self.config.value("zero_optimization.stage") == 3):
-                action = f"--set {prefix}device=cpu offloads to CPU memory"
-                self._unsupported(f"{prefix}device", NVME, action)
-            if device not in ("cpu", "nvme"):
-                self.unused.update((f"{prefix}device", f"{prefix}pin_memory"))
-                return False
-            return True
+                self._unsupported(f"{prefix}device", NVME, f"--set {prefix}device=cpu offloads to CPU memory")
+            elif device in ("cpu", "nvme"):
+                return True
+            self.unused.update((f"{prefix}device", f"{prefix}pin_memory"))
+            return False
 
         def pinned(section: str) -> bool:
             return self.config.value(f"zero_optimization.offload_{section}.pin_memory") is True

@@ -168,7 +168,7 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
         for step in range(job.steps):
             trace.lrs.append(float(engine.optimizer.param_groups[0]["lr"]))
             skipped_before = engine.skipped_steps
-            if getattr(engine.optimizer, "loss_scale", 1.0) != 1.0:
+            if getattr(engine.optimizer, "loss_scale", None) not in (None, 1.0):
                 trace.scales.append(float(engine.optimizer.loss_scale))
             loss_fn = loss_of_step(job, workload, step)
             for batch in workload.batches(step, dist.get_rank(), dist.get_world_size(), micro, accum):

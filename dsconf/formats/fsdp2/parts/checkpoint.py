@@ -47,7 +47,7 @@ def load_checkpoint(
     schedule = scheduler.state_dict() if scheduler is not None else {}
     state: dict[str, Any] = {"model": weights, "optimizer": moments, "scheduler": schedule, "step": 0}
     if DYNAMIC:
-        state["loss_scaler"] = vars(loss_scaler)
+        state["loss_scaler"] = dict(vars(loss_scaler))
     dcp.load(state, checkpoint_id=path)
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     if scheduler is not None:

@@ -36,6 +36,26 @@ class Batch(_Frozen):
     """The number of data-parallel GPUs that the sizes are for; None: any."""
 
 
+class LossScaling(_Frozen):
+    """The factor on the loss that keeps fp16 gradients from vanishing; fields without a value mean a fixed factor."""
+
+    scale: float
+    """The factor, or the first one."""
+    window: int | None = None
+    """Steps without an overflow after which the factor doubles."""
+    hysteresis: int | None = None
+    """The overflow at which the factor is halved; the ones before it only skip their step."""
+    refill: bool | None = None
+    """Whether the hysteresis starts anew after each step without an overflow, not only where the factor doubles."""
+    minimum: float | None = None
+    """The smallest factor: an overflow there ends the run."""
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the factor changes."""
+        return self.window is not None
+
+
 class Precision(_Frozen):
     """Dtypes of the parts of a step."""
 
@@ -45,14 +65,26 @@ class Precision(_Frozen):
     """Gradients between GPUs; None: as `compute`."""
     accumulate: Dtype | None = None
     """Gradients between micro batches; None: as `compute`."""
+    scaling: LossScaling | None = None
 
 
 class Sharding(_Frozen):
     """What is divided over the GPUs; each kind includes the ones before it."""
 
     partition: Literal["nothing", "optimizer", "gradients", "parameters"] = "nothing"
-    reshard_after_forward: bool = True
-    """Whether a block's parameters are freed between its forward and its backward."""
+    reshard_after_forward: bool | int = True
+    """Whether a block's parameters are freed between its forward and its backward; a number: but for a copy that is
+    divided over groups of so many ranks."""
+
+
+class Offload(_Frozen):
+    """What rests in CPU memory while it is not needed."""
+
+    parameters: bool = False
+    optimizer: bool = False
+    """The optimizer's state; the CPU computes the step."""
+    pinned: bool = False
+    """Page-locked memory."""
 
 
 class Optimizer(_Frozen):
@@ -97,6 +129,7 @@ class Plan(_Frozen):
     batch: Batch = Batch()
     precision: Precision = Precision()
     sharding: Sharding = Sharding()
+    offload: Offload = Offload()
     optimizer: Optimizer | None = None
     schedule: Schedule | None = None
     clipping: Clipping = Clipping()

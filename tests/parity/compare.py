@@ -19,6 +19,7 @@ class Record:
     skipped: Sequence[bool]
     start: Parameters  # rank 0's, as loaded
     params: Parameters
+    scales: Sequence[float] = ()  # of the loss, in fp16
     problems: Sequence[str] = ()  # faults the worker itself saw, such as ranks that disagree
 
 
@@ -142,6 +143,8 @@ def compare(reference: Record, candidate: Record) -> Differences:
     for step, (want, got) in enumerate(zip(reference.skipped, candidate.skipped, strict=False)):
         if want != got:
             faults.append(f"step {step}: {'skipped' if got else 'applied'}, unlike the reference")
+    if list(reference.scales) != list(candidate.scales):
+        faults.append(f"loss scales {candidate.scales}, where the reference has {reference.scales}")
     faults += [f"{name} is missing" for name in reference.params if name not in candidate.params]
     faults += [f"{name} is not in the reference" for name in candidate.params if name not in reference.params]
     norm = _norm(reference, candidate, faults)

@@ -236,7 +236,7 @@ CLOSE: dict[str, dict[str, Any]] = {
 }
 """Runs that differ by rounding only, with the bounds that the report tells."""
 
-RAISES = "    losses = [][0]\n    for batch in micro"
+STARTS = "    losses: list[torch.Tensor] = []\n    for batch in micro"
 
 EDITS: dict[str, tuple[str, Edits]] = {
     "no division by GAS": ("bf16", {"(loss / GRADIENT_ACCUMULATION_STEPS).backward()": "loss.backward()"}),
@@ -294,7 +294,7 @@ def verdicts(bench: Bench) -> dict[str, Verdict]:
     """The verdicts of all cases, run in one launch a side."""
     cases = [bench.case(name, **settings) for name, settings in (EXACT | CLOSE).items()]
     cases += [bench.case(name, edits=edits, **MUTATED[run]) for name, (run, edits) in EDITS.items()]
-    cases.append(bench.case("crash", BF16, edits={"    losses = []\n    for batch in micro": RAISES}))
+    cases.append(bench.case("crash", BF16, edits={STARTS: STARTS.replace("[]", "[][0]")}))
     return run_cases(cases)
 
 

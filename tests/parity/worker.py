@@ -68,6 +68,7 @@ class Trace:
     norms: list[float | None] = field(default_factory=list)
     lrs: list[float] = field(default_factory=list)
     skipped: list[bool] = field(default_factory=list)
+    scales: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
@@ -159,12 +160,16 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
     config = exact_config(job.config) if job.exact else job.config
     trainable = [p for p in model.parameters() if p.requires_grad]
     linear = F.linear
+    # DeepSpeed does not ask torch whether the CPU has fp16.
+    deepspeed.accelerator.get_accelerator().is_fp16_supported = lambda: True
     try:
         engine, *_ = deepspeed.initialize(model=model, model_parameters=trainable, config=config)
         micro, accum = engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()
         for step in range(job.steps):
             trace.lrs.append(float(engine.optimizer.param_groups[0]["lr"]))
             skipped_before = engine.skipped_steps
+            if getattr(engine.optimizer, "loss_scale", None) not in (None, 1.0):
+                trace.scales.append(float(engine.optimizer.loss_scale))
             loss_fn = loss_of_step(job, workload, step)
             for batch in workload.batches(step, dist.get_rank(), dist.get_world_size(), micro, accum):
                 loss = loss_fn(engine, batch.to(DEVICE))
@@ -197,6 +202,8 @@ def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -
         trace.norms.append(as_float(result["grad_norm"]))
         trace.lrs.append(float(result["lr"]))
         trace.skipped.append(bool(result["skipped"]))
+        if "loss_scale" in result:
+            trace.scales.append(float(result["loss_scale"]))
     state = {name: tensor for name, tensor in module.full_state_dict(model).items() if name in names}
     masters = {n: t.dtype for n, t in state.items() if not n.startswith(tuple(job.freeze))}
     wrong = {name: dtype for name, dtype in masters.items() if dtype != torch.float32}
@@ -206,7 +213,7 @@ def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -
 
 def ranks_agree(trace: Trace) -> bool:
     """Tell whether all ranks report the same norms, learning rates and skips."""
-    mine = json.dumps([trace.norms, trace.lrs, trace.skipped])
+    mine = json.dumps([trace.norms, trace.lrs, trace.skipped, trace.scales])
     everyone: list[str] = [""] * dist.get_world_size()
     dist.all_gather_object(everyone, mine)
     return len(set(everyone)) == 1

@@ -19,25 +19,41 @@ FLAGS = {
     "MIXED_PRECISION": True,
     "ANY_PRECISION": False,
     "NAMED_BLOCKS": False,
+    "REPLICATED": False,
+    "FROZEN_WHOLE": False,
+    "OFFLOADED": False,
     "DECAYS": True,
     "LINEAR": False,
     "OWN_MAX_LR": True,
     "CLIPPED": True,
+    "COUNTED": False,
+    "REDUCED_LAST": False,
+    "SCALED": False,
+    "DYNAMIC": False,
+    "REFILLED": False,
+    "LEFT_GATHERED": False,
 }
 CONSTANTS: dict[str, Constant | Needed | Alias] = {
     "WORLD_SIZE": Constant("8", "a"),
     "PARAM_DTYPE": Constant("torch.bfloat16", "b"),
     "REDUCE_DTYPE": Constant("torch.bfloat16", "c"),
     "BLOCK_CLASSES": Constant("('Block',)", "d"),
+    "RESHARD_AFTER_FORWARD": Constant("True", "k"),
+    "PIN_MEMORY": Constant("True", "l"),
     "WARMUP_MIN_LR": Constant("0.0", "e"),
     "WARMUP_MAX_LR": Constant("0.1", "f"),
     "WARMUP_STEPS": Constant("10", "g"),
     "TOTAL_STEPS": Constant("100", "h"),
     "GRADIENT_ACCUMULATION_STEPS": Constant("2", "i"),
     "CLIP_NORM": Constant("1.0", "j"),
+    "LOSS_SCALE": Constant("128.0", "m"),
+    "SCALE_WINDOW": Constant("1000", "n"),
+    "HYSTERESIS": Constant("2", "o"),
+    "MIN_LOSS_SCALE": Constant("1", "p"),
 }
-SHARDING = ("sharding", ["find_blocks", "loaded_dtype", "prepare", "parallelize"])
+SHARDING = ("sharding", ["find_blocks", "loaded_dtype", "prepare", "frozen", "parallelize"])
 SCHEDULER = ("scheduler", ["AbsoluteLR", "build_scheduler"])
+LOSS_SCALE = ("loss_scale", ["LossScaler", "loss_scaler"])
 STEP = ("step", ["train_step", "evaluate"])
 
 
@@ -99,6 +115,21 @@ def test_an_alias_stands_for_the_other_constant() -> None:
     assert "REDUCE_DTYPE" not in code
 
 
+def test_an_argument_of_a_flag_is_there_or_left_out() -> None:
+    plain = emit("x", [SHARDING], FLAGS, CONSTANTS)
+    assert "offload" not in plain
+    assert "            mp_policy=policy,\n            reshard_after_forward" in plain
+    offloaded = emit("x", [SHARDING], FLAGS | {"OFFLOADED": True}, CONSTANTS)
+    assert "            offload_policy=offload,\n" in offloaded
+    assert "OffloadPolicy()" not in offloaded
+
+
+def test_a_part_may_use_a_variable_of_another() -> None:
+    code = emit("x", [LOSS_SCALE, STEP], FLAGS | {"SCALED": True, "DYNAMIC": True}, CONSTANTS)
+    assert "\n\n\nloss_scaler = LossScaler()\n\n\n" in code
+    assert "dsconf" not in code
+
+
 def test_an_unknown_function_is_an_error() -> None:
     with pytest.raises(KeyError):
         emit("x", [("step", ["no_such_function"])], FLAGS, CONSTANTS)
@@ -108,18 +139,22 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
     """Compiles, and ruff finds no unused import, undefined name or unsorted import in any of them."""
     checkpoint = ("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"])
     number = 0
-    for part, wanted in (SHARDING, SCHEDULER, STEP, checkpoint):
+    for part, wanted in (SHARDING, SCHEDULER, STEP, LOSS_SCALE, checkpoint):
         text = (PARTS / f"{part}.py").read_text(encoding="utf-8")
         own = [flag for flag in FLAGS if flag in text]
         for values in product((False, True), repeat=len(own)):
             flags = FLAGS | dict(zip(own, values, strict=True))
-            chosen = [name for name in wanted if name != "loaded_dtype" or not flags["MIXED_PRECISION"]]
-            code = emit("x", [(part, chosen)], flags, CONSTANTS)
+            wrong = "loaded_dtype" if flags["MIXED_PRECISION"] else ""
+            chosen = [
+                name for name in wanted if name not in (wrong, "" if flags["FROZEN_WHOLE"] else "frozen")
+            ]
+            scaler = [LOSS_SCALE] if flags["DYNAMIC"] and part != "loss_scale" else []
+            code = emit("x", [*scaler, (part, chosen)], flags, CONSTANTS)
             compile(code, "module", "exec")
             assert not names(code) & set(FLAGS)
             (tmp_path / f"m{number}.py").write_text(code, encoding="utf-8")
             number += 1
-    assert number == 16 + 8 + 2 + 1
+    assert number == 2**7 + 2**3 + 2**6 + 2 + 2
     ruff = [
         sys.executable,
         "-m",

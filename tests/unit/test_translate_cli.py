@@ -24,6 +24,12 @@ ZERO3: dict[str, Any] = {
     "gradient_clipping": 1.0,
     "zero_optimization": {"stage": 3},
 }
+CPU = {"device": "cpu", "pin_memory": True}
+FP16: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 2,
+    "fp16": {"enabled": True},
+    "zero_optimization": {"stage": 2},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +67,9 @@ def test_the_code_is_on_stdout_and_the_report_on_stderr() -> None:
     assert "overall" not in result.stdout
 
 
-@pytest.mark.parametrize("name", ["demo", "zero3", "auto", "fp32"])
+@pytest.mark.parametrize(
+    "name", ["demo", "zero3", "auto", "fp32", "zero0", "zero1", "zero2", "offload", "fp16"]
+)
 def test_modules(name: str, snapshot: SnapshotAssertion) -> None:
     sources: dict[str, Any] = {
         "demo": (DEMO / "ds_config.json").read_text(encoding="utf-8"),
@@ -74,6 +82,13 @@ def test_modules(name: str, snapshot: SnapshotAssertion) -> None:
             "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10, "warmup_type": "linear"}},
             "zero_optimization": {"stage": 3},
         },
+        "zero0": {"train_micro_batch_size_per_gpu": 2, "fp16": {"enabled": False}},
+        "zero1": ZERO3 | {"zero_optimization": {"stage": 1}, "data_types": {"grad_accum_dtype": "fp32"}},
+        "zero2": ZERO3 | {"zero_optimization": {"stage": 2}},
+        "offload": ZERO3
+        | {"zero_optimization": {"stage": 3, "offload_param": CPU, "offload_optimizer": CPU | {"ratio": 1}}},
+        "fp16": FP16
+        | {"fp16": {"enabled": True, "loss_scale": 0, "hysteresis": 2, "initial_scale_power": 12}},
     }
     result = translate(sources[name])
     assert result.exit_code == 0
@@ -146,9 +161,129 @@ def test_set_gives_values() -> None:
 
 
 def test_set_makes_an_unsupported_stage_supported() -> None:
-    stage2 = ZERO3 | {"zero_optimization": {"stage": 2}}
-    assert translate(stage2).exit_code == 1
-    assert translate(stage2, "--set", "zero_optimization.stage=3").exit_code == 0
+    stage0 = FP16 | {"zero_optimization": {"stage": 0}}
+    result = translate(stage0)
+    assert result.exit_code == 1
+    assert "--set zero_optimization.stage=1" in result.stderr
+    assert translate(stage0, "--set", "zero_optimization.stage=1").exit_code == 0
+
+
+def zero(**changes: Any) -> dict[str, Any]:
+    """Two micro batches, bf16, and a section of ZeRO's."""
+    return ZERO3 | {"gradient_accumulation_steps": 2, "zero_optimization": changes}
+
+
+@pytest.mark.parametrize(
+    ("source", "has", "lacks"),
+    [
+        (zero(stage=0), "(dist.get_world_size(), 1), mesh_dim_names", "stage ="),
+        (zero(stage=1), "model.set_requires_gradient_sync(is_last)", "(dist.get_world_size(), 1)"),
+        (zero(stage=2), "model.set_reshard_after_backward(is_last)", "set_requires_gradient_sync"),
+        (zero(stage=2), "ignored_params=frozen(module)", "OffloadPolicy"),
+        (zero(stage=3), "RESHARD_AFTER_FORWARD = True", "is_last"),
+        (zero(stage=3), "RESHARD_AFTER_FORWARD = True", "reshard()"),
+        (zero(stage=2) | {"gradient_accumulation_steps": 1}, "module.reshard()", "is_last"),
+        (zero(stage=3, zero_hpz_partition_size=8), "RESHARD_AFTER_FORWARD = 8", "is_last"),
+        (zero(stage=2, zero_hpz_partition_size=8), "RESHARD_AFTER_FORWARD = False", "= 8"),
+        (zero(stage=2, cpu_offload=True), 'init_process_group("cpu:gloo,cuda:nccl")', "nvme"),
+        (zero(stage=3, offload_optimizer={"device": "none", "pin_memory": True}), "= True", "OffloadPolicy"),
+        (FP16, "loss_scaler.update(skipped)", "1.0  # fp16.loss_scale"),
+        (FP16, 'state["loss_scaler"] = vars(loss_scaler)', "REFILLED"),
+        (FP16 | {"fp16": {"enabled": True, "loss_scale": 128}}, "LOSS_SCALE = 128.0", "loss_scaler"),
+    ],
+)
+def test_settings_and_their_code(source: dict[str, Any], has: str, lacks: str) -> None:
+    result = translate(source)
+    assert result.exit_code == 0, result.stderr
+    assert has in result.stdout
+    assert lacks not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (zero(stage=3, offload_param=CPU, offload_optimizer=CPU), {"offload_param.device": "exact"}),
+        (zero(stage=2, offload_optimizer=CPU), {"offload_optimizer.device": "approximate"}),
+        (
+            zero(stage=3, offload_optimizer=CPU | {"ratio": 0.5, "buffer_count": 4}),
+            {"offload_optimizer.ratio": "approximate", "offload_optimizer.buffer_count": "no-effect"},
+        ),
+        (
+            zero(stage=3, offload_optimizer={"device": "nvme", "nvme_path": "/x", "pin_memory": False}),
+            {"offload_optimizer.device": "unsupported", "offload_optimizer.nvme_path": "unsupported"},
+        ),
+        (zero(stage=3, zero_hpz_partition_size=1), {"zero_hpz_partition_size": "no-effect"}),
+        (zero(stage=3, zero_hpz_partition_size=8), {"zero_hpz_partition_size": "close"}),
+        (zero(stage=0), {"stage": "approximate"}),
+        (zero(stage=0) | {"bf16": {"enabled": False}}, {"stage": "exact"}),
+        (ZERO3 | {"zero_optimization": True}, {"stage": "exact"}),
+        (ZERO3 | {"zero_optimization": False}, {"stage": "approximate"}),
+    ],
+)
+def test_settings_of_zero_and_their_outcomes(source: dict[str, Any], expected: dict[str, str]) -> None:
+    found = outcomes(source)
+    assert {key: found[f"zero_optimization.{key}"] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("stage", "steps", "reduce", "accumulate", "expected"),
+    [
+        (1, 2, None, "fp32", ("torch.bfloat16", "exact")),
+        (1, 3, None, "fp32", ("torch.float32", "close")),
+        (1, 3, None, None, ("torch.bfloat16", "exact")),
+        (1, 3, "fp32", "fp32", ("torch.float32", "exact")),
+        (1, 3, "fp32", None, ("torch.float32", "close")),
+        (2, 3, None, "fp32", ("torch.bfloat16", "exact")),
+        (2, 3, None, None, ("torch.bfloat16", "close")),
+        (2, 1, None, None, ("torch.bfloat16", "exact")),
+        (3, 3, "fp32", "fp32", ("torch.float32", "exact")),
+    ],
+)
+def test_how_gradients_are_added_up(
+    stage: int, steps: int, reduce: str | None, accumulate: str | None, expected: tuple[str, str]
+) -> None:
+    source = zero(stage=stage) | {"gradient_accumulation_steps": steps}
+    if reduce:
+        source["communication_data_type"] = reduce
+    source["data_types"] = {"grad_accum_dtype": accumulate}
+    code = translate(source).stdout
+    assert (f"REDUCE_DTYPE = {expected[0]} " in code, outcomes(source)["data_types.grad_accum_dtype"]) == (
+        True,
+        expected[1],
+    )
+
+
+@pytest.mark.parametrize(
+    ("stage", "accumulate", "expected"),
+    [(3, None, "no-effect"), (2, None, "approximate"), (1, None, "approximate"), (1, "fp32", "no-effect")],
+)
+def test_overflows_that_deepspeed_does_not_look_for(
+    stage: int, accumulate: str | None, expected: str
+) -> None:
+    source = zero(stage=stage) | {
+        "bf16": {"enabled": True, "check_grad_overflow": False},
+        "data_types": {"grad_accum_dtype": accumulate},
+    }
+    assert outcomes(source)["bf16.check_grad_overflow"] == expected
+
+
+def test_keys_of_loss_scaling() -> None:
+    dynamic = {"loss_scale_window": 500, "hysteresis": 2, "min_loss_scale": 1, "initial_scale_power": 12}
+    found = outcomes(FP16 | {"fp16": {"enabled": True, **dynamic}})
+    assert {key: found[f"fp16.{key}"] for key in dynamic} == {
+        "loss_scale_window": "approximate",
+        "hysteresis": "exact",
+        "min_loss_scale": "exact",
+        "initial_scale_power": "exact",
+    }
+    static = outcomes(FP16 | {"fp16": {"enabled": True, "loss_scale": 64, **dynamic}})
+    assert static["fp16.loss_scale"] == "exact"
+    assert {static[f"fp16.{key}"] for key in dynamic} == {"no-effect"}
+    off = outcomes(FP16 | {"fp16": {"enabled": False, "loss_scale": 64, **dynamic}})
+    assert {off[f"fp16.{key}"] for key in dynamic} == {"no-effect"}
+    code = translate(FP16 | {"fp16": {"enabled": True, **dynamic}}).stdout
+    assert "LOSS_SCALE = 4096.0  # fp16.initial_scale_power" in code
+    assert "SCALE_WINDOW = 500  # fp16.loss_scale_window" in code
 
 
 @pytest.mark.parametrize("setting", ["lr", "no.such.key=1", "=1", "zero_optimization.nothing=1"])

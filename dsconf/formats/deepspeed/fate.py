@@ -24,6 +24,8 @@ def _hints(prefix: str, names: str, note: str = TRAFFIC) -> dict[str, Fate]:
 
 
 _ZERO = "zero_optimization."
+NVME = "FSDP2 has no offload to NVMe"
+_ON_CPU = "it acts on NVMe only"
 _MASTERS = "16-bit masters are not translated yet"
 
 FATES: dict[str, Fate] = {
@@ -85,15 +87,30 @@ FATES: dict[str, Fate] = {
         "full_state_dict(model) gathers the whole fp32 weights on rank 0",
         action="cast them to 16 bits before you save them",
     ),
-    f"{_ZERO}offload_param.device": Fate("unsupported", "parameter offload is not translated yet", ("none",)),
-    f"{_ZERO}offload_optimizer.device": Fate(
-        "unsupported", "optimizer offload is not translated yet", ("none",)
+    **_hints(
+        f"{_ZERO}offload_param.",
+        "nvme_path buffer_count buffer_size max_in_cpu",
+        _ON_CPU,
     ),
-    f"{_ZERO}cpu_offload": Fate("unsupported", "optimizer offload is not translated yet", (False, None)),
-    f"{_ZERO}cpu_offload_param": Fate(
-        "unsupported", "parameter offload is not translated yet", (False, None)
+    **_hints(
+        f"{_ZERO}offload_optimizer.",
+        "nvme_path buffer_count pipeline_read pipeline_write fast_init",
+        _ON_CPU,
     ),
-    f"{_ZERO}zero_hpz_partition_size": Fate("unsupported", "hpZ is not translated yet", (0, 1)),
+    f"{_ZERO}offload_optimizer.ratio": Fate(
+        "approximate", "CPUOffloadPolicy has no share: the CPU updates all parameters", (1, 1.0)
+    ),
+    f"{_ZERO}offload_optimizer.super_offload": Fate(
+        "approximate", "plain CPU offload takes its place: slower, with the same numbers", (False,)
+    ),
+    f"{_ZERO}offload_optimizer.cpuadam_cores_perc": Fate("no-effect", "how DeepSpeed divides the CPU cores"),
+    f"{_ZERO}offload_param.device": Fate("no-effect", "nothing is offloaded"),
+    f"{_ZERO}offload_optimizer.device": Fate("no-effect", "nothing is offloaded"),
+    f"{_ZERO}cpu_offload": Fate("no-effect", "nothing is offloaded"),
+    f"{_ZERO}cpu_offload_param": Fate("no-effect", "nothing is offloaded"),
+    f"{_ZERO}zero_hpz_partition_size": Fate(
+        "no-effect", "hpZ acts at stage 3, in groups of more than one GPU"
+    ),
     f"{_ZERO}zero_quantized_weights": Fate(
         "unsupported", "FSDP2 has no quantized all-gather of weights", (False,)
     ),
@@ -106,12 +123,18 @@ FATES: dict[str, Fate] = {
     ),
     f"{_ZERO}zenflow": Fate("unsupported", "ZenFlow exists in DeepSpeed only"),
     f"{_ZERO}compute_grad_norm": Fate("unsupported", "train_step always computes the norm", (True,)),
-    "fp16.enabled": Fate("unsupported", "fp16 needs loss scaling, which is not translated yet", (False,)),
+    **_hints(
+        "fp16.",
+        "loss_scale initial_scale_power loss_scale_window hysteresis consecutive_hysteresis min_loss_scale",
+        "only dynamic loss scaling reads it",
+    ),
+    "fp16.auto_cast": Fate("unsupported", "inputs that are cast to fp16 are not translated yet", (False,)),
+    "fp16.fp16_master_weights_and_grads": Fate("unsupported", _MASTERS, (False,)),
     "bf16.bf16_master_weights_and_grads": Fate("unsupported", _MASTERS, (False,)),
     "bf16.bf16_optimizer_states": Fate("unsupported", _MASTERS, (False,)),
     "bf16.immediate_grad_update": Fate("no-effect", "only DeepSpeed's BF16_Optimizer reads it, at stage 1"),
     "bf16.check_grad_overflow": Fate(
-        "no-effect", "at stage 3 a step whose norm is not finite is left out, whatever this says"
+        "no-effect", "a step whose norm is not finite is left out, whatever this says"
     ),
     "torch_autocast": Fate("unsupported", "torch_autocast is not translated yet"),
     "data_types.buffer_dtype": Fate("unsupported", "a dtype of buffers is not translated yet", (None,)),
@@ -119,7 +142,9 @@ FATES: dict[str, Fate] = {
     "data_types.keep_in_fp32_modules": Fate(
         "unsupported", "modules kept in fp32 are not translated yet", ("auto", [])
     ),
-    "gradient_predivide_factor": Fate("unsupported", "predivision is not translated yet", (1, 1.0)),
+    "gradient_predivide_factor": Fate(
+        "no-effect", "it divides before the reduction and multiplies after it: the mean stays"
+    ),
     "gradient_allreduce_op": Fate(
         "unsupported", "gradients that are summed are not translated yet", ("mean",)
     ),

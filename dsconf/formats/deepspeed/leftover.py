@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from dsconf.config.effective import Config, Written
 from dsconf.document.node import UNKNOWN
-from dsconf.formats.deepspeed.fate import ENABLED, FATES, SWITCHED
+from dsconf.formats.deepspeed.fate import ENABLED, FATES, NVME, SWITCHED
 from dsconf.formats.deepspeed.keys import NEWEST
 from dsconf.formats.outcome import Item
 from dsconf.plan import Plan
@@ -79,6 +79,8 @@ class _Leftovers:
         state = self.config.value(switch)
         if state == off:
             return Item(path, value, "no-effect", note=f"{switch} is {'none' if off == 'none' else 'false'}")
+        if state == "nvme":
+            return Item(path, value, "unsupported", note=NVME)
         if path in FATES:
             if self._is_inert(path):
                 return Item(path, value, "no-effect", note="it is off")

@@ -11,8 +11,13 @@ from typing import NamedTuple
 import libcst as cst
 
 _PARTS = Path(__file__).parent / "parts"
+_OWN = "dsconf."
 _FUTURE = "__future__"
 _STANDARD = ("math", "collections", "pathlib", "typing")
+
+
+Definition = cst.FunctionDef | cst.ClassDef | cst.SimpleStatementLine
+"""What a part defines: a function, a class, or a variable."""
 
 
 class Constant(NamedTuple):
@@ -49,12 +54,10 @@ def emit(
         flags, {name: constant.of for name, constant in constants.items() if isinstance(constant, Alias)}
     )
     imports: list[cst.Import | cst.ImportFrom] = []
-    body: list[cst.FunctionDef | cst.ClassDef] = []
+    body: list[Definition] = []
     for part, names in functions:
         tree = cst.ensure_type(_parsed(part).visit(fold), cst.Module)
-        defined = {
-            node.name.value: node for node in tree.body if isinstance(node, cst.FunctionDef | cst.ClassDef)
-        }
+        defined = {_defined(node): node for node in tree.body if isinstance(node, Definition)}
         body += [defined[name] for name in names]
         imports += [
             line
@@ -87,7 +90,10 @@ def _parsed(part: str) -> cst.Module:
 
 
 class _Fold(cst.CSTTransformer):
-    """Replaces `if FLAG: ... else: ...` by the branch that the flag takes, and a constant by what it is an alias of."""
+    """Replaces `if FLAG: ... else: ...` by the branch that the flag takes, and a constant by what it is an alias of.
+
+    An argument `name=value if FLAG else default` becomes `name=value`, or is left out.
+    """
 
     def __init__(self, flags: Mapping[str, bool], aliases: Mapping[str, str]) -> None:
         super().__init__()
@@ -96,6 +102,18 @@ class _Fold(cst.CSTTransformer):
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
         return updated_node.with_changes(value=self.aliases.get(updated_node.value, updated_node.value))
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg | cst.RemovalSentinel:
+        value = updated_node.value
+        if not isinstance(value, cst.IfExp) or not isinstance(value.test, cst.Name):
+            return updated_node
+        if value.test.value not in self.flags:
+            return updated_node
+        return (
+            updated_node.with_changes(value=value.body)
+            if self.flags[value.test.value]
+            else cst.RemoveFromParent()
+        )
 
     def leave_If(
         self, original_node: cst.If, updated_node: cst.If
@@ -114,19 +132,25 @@ class _Fold(cst.CSTTransformer):
         return cst.FlattenSentinel(cst.ensure_type(branch, cst.IndentedBlock).body)
 
 
+def _defined(node: Definition) -> str:
+    """The name that a statement defines; "" where it defines none."""
+    if not isinstance(node, cst.SimpleStatementLine):
+        return node.name.value
+    statement = node.body[0]
+    target = statement.targets[0].target if isinstance(statement, cst.Assign) else None
+    return target.value if isinstance(target, cst.Name) else ""
+
+
 def _names(node: cst.CSTNode) -> set[str]:
     """Every name in a piece of code that stands for itself (attributes after a dot don't)."""
     tree = ast.parse(cst.Module([]).code_for_node(node).strip())
     return {found.id for found in ast.walk(tree) if isinstance(found, ast.Name)}
 
 
-Definition = cst.FunctionDef | cst.ClassDef
-
-
 def _with_parameters(body: list[Definition], needed: Mapping[str, str]) -> list[Definition]:
     """Turn needed constants into keyword-only parameters, handed down through calls between the functions."""
-    uses = {node.name.value: _names(node) & set(needed) for node in body}
-    calls = {node.name.value: (_names(node) & set(uses)) - {node.name.value} for node in body}
+    uses = {_defined(node): _names(node) & set(needed) for node in body}
+    calls = {_defined(node): (_names(node) & set(uses)) - {_defined(node)} for node in body}
     changed = True
     while changed:
         changed = False
@@ -137,8 +161,8 @@ def _with_parameters(body: list[Definition], needed: Mapping[str, str]) -> list[
     order = list(needed)
     sorted_uses = {name: sorted(wanted, key=order.index) for name, wanted in uses.items()}
     return [
-        cst.ensure_type(node.visit(_Parameters(node.name.value, sorted_uses, needed)), type(node))
-        if uses[node.name.value]
+        cst.ensure_type(node.visit(_Parameters(_defined(node), sorted_uses, needed)), type(node))
+        if uses[_defined(node)]
         else node
         for node in body
     ]
@@ -226,6 +250,8 @@ def _import_lines(imports: Sequence[cst.Import | cst.ImportFrom], used: set[str]
                     plain.add((module, name or ""))
         elif line.module is not None and not isinstance(line.names, cst.ImportStar):
             module = _dotted(line.module)
+            if module.startswith(_OWN):
+                continue
             names = {alias.evaluated_name for alias in line.names}
             members.setdefault(module, set()).update(names & used if module != _FUTURE else names)
     groups: list[list[str]] = [[f"from {_FUTURE} import annotations"], [], []]

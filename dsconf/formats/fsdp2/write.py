@@ -13,7 +13,15 @@ from dsconf.plan import Optimizer, Plan, Schedule, Unresolved
 TORCH = "2.9"
 """The oldest torch on which the parity runs hold (2.9.1, on gloo; 2.7.1 sums gradients there instead of averaging)."""
 
-_DTYPES = {"fp32": "torch.float32", "bf16": "torch.bfloat16"}
+_DTYPES = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16"}
+_BACKENDS = "cpu:gloo,cuda:nccl"
+_ONCE = "weights are gathered once per optimizer step"
+_TRAFFIC = {
+    "nothing": "gradients are reduced on the last micro batch only",
+    "optimizer": f"{_ONCE}, gradients reduced on the last micro batch only",
+    "gradients": f"{_ONCE}, gradients reduced on each micro batch",
+    "parameters": "",
+}
 _CLOSE_SUM = "FSDP2 adds up sharded gradients in fp32"
 
 
@@ -44,10 +52,13 @@ class _Writer:
     def run(self, origin: str) -> Writing:
         self._batch()
         self._sharding()
+        self._offload()
         self._precision()
+        self._scaling()
         self._clipping()
         loaded = [] if self.flags["MIXED_PRECISION"] else ["loaded_dtype"]
-        functions = [("sharding", ["find_blocks", *loaded, "prepare", "parallelize"])]
+        kept = ["frozen"] if self.flags["FROZEN_WHOLE"] else []
+        functions = [("sharding", ["find_blocks", *loaded, "prepare", *kept, "parallelize"])]
         if self.plan.optimizer is not None:
             self._optimizer(self.plan.optimizer)
             functions.append(("optimizer", ["build_optimizer"]))
@@ -56,6 +67,8 @@ class _Writer:
             functions.append(("scheduler", ["AbsoluteLR", "build_scheduler"]))
         else:
             functions.append(("no_scheduler", ["build_scheduler"]))
+        if self.flags["DYNAMIC"]:
+            functions.append(("loss_scale", ["LossScaler", "loss_scaler"]))
         functions.append(("step", ["train_step", "evaluate"]))
         functions.append(("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"]))
         return Writing(emit(self._docstring(origin), functions, self.flags, self.constants), self.landings)
@@ -102,12 +115,45 @@ class _Writer:
         if self.plan.wrapping.block_classes:
             self.constants["BLOCK_CLASSES"] = Constant(repr(self.plan.wrapping.block_classes), "--blocks")
         sharding = self.plan.sharding
-        if sharding.partition == "parameters" and sharding.reshard_after_forward:
-            target = "fully_shard(block, reshard_after_forward=True), then the root"
-            self.landings["sharding.partition"] = Landing("exact", target)
-        else:
-            note = "only sharded parameters (ZeRO-3) are written yet"
-            self.landings["sharding.partition"] = Landing("unsupported", "", note)
+        whole = sharding.partition != "parameters"
+        counted = whole and self.plan.batch.accumulation != 1
+        last = sharding.partition in ("nothing", "optimizer")
+        self.flags.update(
+            REPLICATED=sharding.partition == "nothing",
+            FROZEN_WHOLE=whole,
+            COUNTED=counted,
+            REDUCED_LAST=last,
+            LEFT_GATHERED=sharding.reshard_after_forward is not True,
+        )
+        group = not isinstance(sharding.reshard_after_forward, bool)
+        field = "sharding.reshard_after_forward" if group else "sharding.partition"
+        value = repr(sharding.reshard_after_forward)
+        self.constants["RESHARD_AFTER_FORWARD"] = Constant(value, self.labels[field])
+        target = f"fully_shard(block, reshard_after_forward={value}), then the root"
+        mesh = "fully_shard over a mesh of (ranks, 1): every rank holds the whole training state"
+        self.landings["sharding.partition"] = Landing(
+            "exact",
+            mesh if sharding.partition == "nothing" else target,
+            _TRAFFIC[sharding.partition] if counted else "",
+        )
+        if group:
+            note = f"after the forward pass each group of {value} ranks keeps the weights, divided among them"
+            self.landings[field] = Landing("close", f"reshard_after_forward={value}", note)
+
+    def _offload(self) -> None:
+        offload = self.plan.offload
+        both = offload.parameters and offload.optimizer
+        self.flags["OFFLOADED"] = offload.parameters or offload.optimizer
+        if not self.flags["OFFLOADED"]:
+            return
+        self.constants["PIN_MEMORY"] = Constant(repr(offload.pinned), self.labels["offload.pinned"])
+        target = f"CPUOffloadPolicy(pin_memory={offload.pinned})"
+        rest = "parameters and gradients" if offload.optimizer else "optimizer state and step"
+        note = "" if both else f"{rest} move to CPU memory as well: it is all or nothing; no number changes"
+        group = f'start with dist.init_process_group("{_BACKENDS}")'
+        landing = Landing("exact" if both else "approximate", target, note, group)
+        self.landings["offload.parameters"] = self.landings["offload.optimizer"] = landing
+        self.landings["offload.pinned"] = Landing("exact", target)
 
     def _precision(self) -> None:
         precision = self.plan.precision
@@ -135,23 +181,73 @@ class _Writer:
 
     def _gradient_dtypes(self) -> None:
         precision = self.plan.precision
+        steps = self.plan.batch.accumulation
         reduce = precision.reduce or precision.compute
+        wide = precision.accumulate == "fp32"
+        label = self.labels["precision.reduce"]
+        if self.flags["REDUCED_LAST"] and wide and reduce != "fp32" and steps not in (1, 2):
+            # Gradients are added up in the dtype in which they are reduced.
+            reduce, label = "fp32", self.labels["precision.accumulate"]
         if isinstance(reduce, Unresolved):
             self.constants["REDUCE_DTYPE"] = Alias("PARAM_DTYPE")
             self.landings["precision.reduce"] = Landing("exact", "reduce_dtype=param_dtype")
         else:
-            self.constants["REDUCE_DTYPE"] = Constant(_DTYPES[reduce], self.labels["precision.reduce"])
+            self.constants["REDUCE_DTYPE"] = Constant(_DTYPES[reduce], label)
             self.landings["precision.reduce"] = Landing("exact", f"reduce_dtype={_DTYPES[reduce]}")
-        fp32_sum = precision.accumulate == "fp32" or precision.compute == "fp32"
-        once = self.plan.batch.accumulation == 1
-        if reduce == "fp32" and not fp32_sum:
-            note = "without fp32 accumulation DeepSpeed rounds the reduced gradient back to bf16"
+        self.landings["precision.accumulate"] = self._accumulation(reduce)
+        if reduce == "fp32" and precision.compute != "fp32" and not wide:
+            note = (
+                f"without fp32 accumulation DeepSpeed rounds the reduced gradient back to {precision.compute}"
+            )
             self.landings["precision.reduce"] = Landing("close", f"reduce_dtype={_DTYPES['fp32']}", note)
-        self.landings["precision.accumulate"] = (
-            Landing("exact", "", _CLOSE_SUM if not once else "one micro batch: nothing is added up")
-            if fp32_sum or once
-            else Landing("close")
+
+    def _accumulation(self, reduce: str | Unresolved) -> Landing:
+        precision = self.plan.precision
+        model = precision.compute if isinstance(precision.compute, str) else "the dtype of the model"
+        wide = "fp32" in (precision.accumulate, precision.compute)
+        if self.plan.batch.accumulation == 1:
+            return Landing("exact", "", "one micro batch: nothing is added up")
+        if not self.flags["REDUCED_LAST"]:
+            if wide:
+                return Landing("exact", "", _CLOSE_SUM)
+            note = f"DeepSpeed adds up the gradients of the micro batches in {model}; FSDP2 does it in fp32"
+            return Landing("close", "", note)
+        if wide and reduce == "fp32" and "fp32" not in (precision.reduce, precision.compute):
+            note = f"they are reduced in fp32, too; DeepSpeed rounds them to {model} before it reduces them"
+            return Landing("close", "reduce_dtype=torch.float32", note)
+        if not wide and reduce == "fp32":
+            return Landing("close", "", f"in fp32, as they are reduced; DeepSpeed adds them up in {model}")
+        return Landing("exact", "", "gradients are added up in the dtype in which they are reduced")
+
+    def _scaling(self) -> None:
+        scaling = self.plan.precision.scaling
+        self.flags.update(SCALED=scaling is not None, DYNAMIC=False, REFILLED=False)
+        if scaling is None:
+            return
+        root = "precision.scaling"
+        self.flags.update(DYNAMIC=scaling.dynamic, REFILLED=bool(scaling.refill))
+        self.landings[root] = Landing(
+            "exact", "the loss is multiplied by it, the gradients are divided by it"
         )
+        if not scaling.dynamic:
+            self.constants["LOSS_SCALE"] = Constant(_source(scaling.scale), self.labels[root])
+            return
+        self.landings[root] = Landing("exact", "LossScaler", "the scale adjusts itself")
+        self.landings[f"{root}.refill"] = Landing("exact", "LossScaler")
+        for field, name in (
+            ("scale", "LOSS_SCALE"),
+            ("window", "SCALE_WINDOW"),
+            ("hysteresis", "HYSTERESIS"),
+            ("minimum", "MIN_LOSS_SCALE"),
+        ):
+            value = getattr(scaling, field)
+            self.constants[name] = Constant(_source(value), self.labels[f"{root}.{field}"])
+            self.landings[f"{root}.{field}"] = Landing("exact", f"LossScaler: {value:g}")
+        note = (
+            "at the step where the scale doubles, DeepSpeed halves the gradients; the emitted code does not"
+        )
+        target = f"LossScaler: {scaling.window}"
+        self.landings[f"{root}.window"] = Landing("approximate", target, note)
 
     def _clipping(self) -> None:
         norm = self.plan.clipping.max_norm
@@ -205,12 +301,13 @@ class _Writer:
         optimizer = "optimizer = build_optimizer(model{})"
         if self.plan.optimizer is None:
             optimizer = "optimizer = ...  # the config has none: build yours here, from model.parameters()"
+        backends = f'"{_BACKENDS}"' if self.flags["OFFLOADED"] else ""
         lines = [
             origin,
             "",
             f"For torch >= {TORCH}, on CUDA (nccl) and CPU (gloo). In a script that torchrun starts, on every rank:",
             "",
-            "    dist.init_process_group()",
+            f"    dist.init_process_group({backends})",
             f"    model = parallelize(model, device{self._given('PARAM_DTYPE')})",
             f"    {optimizer.format(self._given('LR', 'BETAS', 'EPS', 'WEIGHT_DECAY'))}",
             f"    scheduler = build_scheduler(optimizer{self._given(*_SCHEDULE)})",

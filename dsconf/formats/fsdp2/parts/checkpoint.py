@@ -16,6 +16,10 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.optim.lr_scheduler import LRScheduler
 
+from dsconf.formats.fsdp2.parts.loss_scale import loss_scaler
+
+DYNAMIC = False
+
 
 def save_checkpoint(
     path: str | Path,
@@ -30,6 +34,8 @@ def save_checkpoint(
     weights, moments = get_state_dict(model, optimizer)
     schedule = scheduler.state_dict() if scheduler is not None else {}
     state = {"model": weights, "optimizer": moments, "scheduler": schedule, "step": step}
+    if DYNAMIC:
+        state["loss_scaler"] = vars(loss_scaler)
     dcp.save(state, checkpoint_id=path)
 
 
@@ -40,10 +46,14 @@ def load_checkpoint(
     weights, moments = get_state_dict(model, optimizer)
     schedule = scheduler.state_dict() if scheduler is not None else {}
     state: dict[str, Any] = {"model": weights, "optimizer": moments, "scheduler": schedule, "step": 0}
+    if DYNAMIC:
+        state["loss_scaler"] = dict(vars(loss_scaler))
     dcp.load(state, checkpoint_id=path)
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     if scheduler is not None:
         scheduler.load_state_dict(state["scheduler"])
+    if DYNAMIC:
+        vars(loss_scaler).update(state["loss_scaler"])
     return int(state["step"])
 
 

@@ -6,18 +6,23 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 FIXED_WORLD = False
 MIXED_PRECISION = True
 ANY_PRECISION = False
 NAMED_BLOCKS = False
+REPLICATED = False
+FROZEN_WHOLE = False
+OFFLOADED = False
 
 WORLD_SIZE = 2
 PARAM_DTYPE = torch.bfloat16
 REDUCE_DTYPE = torch.bfloat16
+RESHARD_AFTER_FORWARD: bool | int = True
 BLOCK_CLASSES = ("Block",)
+PIN_MEMORY = True
 
 
 def find_blocks(module: nn.Module) -> list[nn.Module]:
@@ -58,8 +63,13 @@ def prepare(module: nn.Module, device: torch.device) -> None:
             param.data = param.data.float()
 
 
+def frozen(module: nn.Module) -> set[nn.Parameter]:
+    """The parameters that don't train: every rank keeps them whole, so that nobody has to gather them."""
+    return {param for param in module.parameters() if not param.requires_grad}
+
+
 def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
-    """Shard parameters, gradients and optimizer state over all ranks (ZeRO-3), and return the model.
+    """Divide the training state over all ranks, and return the model.
 
     Call it on every rank after init_process_group, with the model on the CPU or on the device, in fp32 or bf16, and
     before build_optimizer: sharding replaces the parameters.
@@ -72,7 +82,13 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
     if ANY_PRECISION:
         if PARAM_DTYPE not in (torch.float32, torch.bfloat16):
             raise ValueError("fp16 needs loss scaling: translate with --set fp16.enabled=true")
-    mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
+    if REPLICATED:
+        # Groups of one rank: nothing is divided, gradients are averaged over all of them.
+        mesh = init_device_mesh(
+            device.type, (dist.get_world_size(), 1), mesh_dim_names=("replicas", "shards")
+        )
+    else:
+        mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
     if MIXED_PRECISION:
         policy = MixedPrecisionPolicy(
             param_dtype=PARAM_DTYPE,
@@ -85,7 +101,16 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
             reduce_dtype=torch.float32,
             cast_forward_inputs=False,
         )
+    if OFFLOADED:
+        offload = CPUOffloadPolicy(pin_memory=PIN_MEMORY and device.type != "cpu")
     for module in [*find_blocks(model), model]:
         prepare(module, device)
-        fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
+        fully_shard(
+            module,
+            mesh=mesh,
+            mp_policy=policy,
+            offload_policy=offload if OFFLOADED else OffloadPolicy(),
+            ignored_params=frozen(module) if FROZEN_WHOLE else None,
+            reshard_after_forward=RESHARD_AFTER_FORWARD,
+        )
     return model

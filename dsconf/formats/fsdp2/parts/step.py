@@ -8,13 +8,22 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LRScheduler
 
+from dsconf.formats.fsdp2.parts.loss_scale import loss_scaler
+
 CLIPPED = True
+COUNTED = False
+REDUCED_LAST = False
+SCALED = False
+DYNAMIC = False
+LEFT_GATHERED = False
 
 GRADIENT_ACCUMULATION_STEPS = 1
 CLIP_NORM = 1.0
+LOSS_SCALE = 1.0
 
 
 def train_step(
@@ -30,23 +39,49 @@ def train_step(
     skipped (the step was left out, as DeepSpeed does, because the norm was not finite).
     """
     lr = optimizer.param_groups[0]["lr"]
-    losses = []
+    losses: list[torch.Tensor] = []
+    if COUNTED:
+        micro_batches = list(micro_batches)
+        count = len(micro_batches)
+    if SCALED:
+        if DYNAMIC:  # noqa: SIM108 (the emitter keeps one branch)
+            scale = loss_scaler.scale
+        else:
+            scale = LOSS_SCALE
     for batch in micro_batches:
+        if COUNTED:
+            assert isinstance(model, FSDPModule)  # parallelize has sharded it
+            is_last = len(losses) + 1 == count
+            model.set_reshard_after_backward(is_last)
+            if REDUCED_LAST:
+                model.set_requires_gradient_sync(is_last)
         loss = loss_fn(model, batch)
-        (loss / GRADIENT_ACCUMULATION_STEPS).backward()
+        if SCALED:
+            ((loss / GRADIENT_ACCUMULATION_STEPS).float() * scale).backward()
+        else:
+            (loss / GRADIENT_ACCUMULATION_STEPS).backward()
         losses.append(loss.detach())
+    if SCALED:
+        for param in model.parameters():
+            if param.grad is not None:
+                param.grad.mul_(1 / scale)
     if CLIPPED:
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
     else:
         norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     grad_norm = (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()
     skipped = not math.isfinite(grad_norm)
+    if DYNAMIC:
+        loss_scaler.update(skipped)
     if not skipped:
         optimizer.step()
         if scheduler is not None:
             scheduler.step()
     optimizer.zero_grad()
-    return {"losses": losses, "grad_norm": grad_norm, "lr": lr, "skipped": skipped}
+    if SCALED:
+        return {"losses": losses, "grad_norm": grad_norm, "lr": lr, "skipped": skipped, "loss_scale": scale}
+    else:
+        return {"losses": losses, "grad_norm": grad_norm, "lr": lr, "skipped": skipped}
 
 
 @torch.no_grad()
@@ -56,5 +91,9 @@ def evaluate(
     """The loss of each batch, without gradients; every rank has to see the same number of batches."""
     model.eval()
     losses = [loss_fn(model, batch) for batch in batches]
+    if LEFT_GATHERED:
+        for module in model.modules():  # without a backward pass the weights stay gathered, and grow stale
+            if isinstance(module, FSDPModule):
+                module.reshard()
     model.train()
     return losses

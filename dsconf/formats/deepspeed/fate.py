@@ -136,7 +136,10 @@ FATES: dict[str, Fate] = {
         "no-effect", "which kernel computes AdamW; the emitted code uses torch's"
     ),
     "optimizer.params.foreach": Fate("no-effect", "how torch loops over the parameters"),
+    "optimizer.params.capturable": Fate("no-effect", "how torch loops over the parameters"),
+    "optimizer.params.differentiable": Fate("no-effect", "how torch loops over the parameters"),
     "optimizer.params.fused": Fate("no-effect", "how torch loops over the parameters"),
+    "optimizer.params.adam_w_mode": Fate("no-effect", "AdamW is decoupled, whatever this says"),
     "optimizer.params.set_grad_none": Fate(
         "no-effect", "zero_grad() frees the gradients, as torch does by default"
     ),

@@ -10,9 +10,12 @@ from dsconf.config.effective import Config
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.fate import FATES
 from dsconf.formats.deepspeed.leftover import leftovers
+from dsconf.formats.deepspeed.notes import Notes
+from dsconf.formats.deepspeed.read_optimizer import read_optimizer
+from dsconf.formats.deepspeed.read_schedule import read_schedule
 from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Default, Reading, Remark
-from dsconf.plan import Batch, Clipping, Optimizer, Plan, Precision, Schedule, Sharding, Unresolved
+from dsconf.plan import Batch, Clipping, Plan, Precision, Sharding, Unresolved
 
 FIELDS = {
     "train_batch_size": "batch.total",
@@ -25,19 +28,9 @@ FIELDS = {
     "zero_optimization.stage": "sharding.partition",
     "gradient_clipping": "clipping.max_norm",
     "optimizer.type": "optimizer.name",
-    "optimizer.params.adam_w_mode": "optimizer.name",
-    "optimizer.params.lr": "optimizer.lr",
-    "optimizer.params.betas": "optimizer.betas",
-    "optimizer.params.eps": "optimizer.eps",
-    "optimizer.params.weight_decay": "optimizer.weight_decay",
     "scheduler.type": "schedule.name",
-    "scheduler.params.warmup_min_lr": "schedule.min_lr",
-    "scheduler.params.warmup_max_lr": "schedule.max_lr",
-    "scheduler.params.warmup_num_steps": "schedule.warmup_steps",
-    "scheduler.params.warmup_type": "schedule.warmup",
-    "scheduler.params.total_num_steps": "schedule.total_steps",
 }
-"""The field of the Plan that each key goes to."""
+"""The field of the Plan that each key goes to; arguments of the optimizer and the schedule come later."""
 
 _Partition = Literal["nothing", "optimizer", "gradients", "parameters"]
 _FP16 = FATES["fp16.enabled"].note
@@ -49,19 +42,13 @@ def read(config: Config) -> Reading:
 
     Unsupported settings are items of the Reading, not exceptions: their fields keep the Plan's defaults.
     """
-    return _Reader(config).run()
+    return _Reader(config, facts_of(config), FIELDS).run()
 
 
-class _Reader:
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        self.facts = facts_of(config)
-        self.items: list[Item] = []
-        self.remarks: dict[str, Remark] = {}
-        self.in_force: dict[str, Default] = {}
-
+class _Reader(Notes):
     def run(self) -> Reading:
-        optimizer, schedule = self._optimizer(), self._schedule()
+        optimizer = read_optimizer(self)
+        schedule = read_schedule(self, optimizer)
         plan = Plan(
             batch=self._batch(),
             precision=self._precision(),
@@ -71,26 +58,8 @@ class _Reader:
             clipping=self._clipping(),
         )
         self._remark_on_rounding(plan)
-        self.items += leftovers(self.config, plan, set(FIELDS), self.items)
-        return Reading(plan, FIELDS, self.items, self.remarks, self.in_force)
-
-    def _value(self, path: str) -> Any:
-        """The effective value; Unresolved where it is left open ("auto", or missing without a default)."""
-        value = self.config.value(path)
-        return Unresolved(key=path) if value is UNKNOWN else value
-
-    def _or_default(self, path: str, default: object) -> Any:
-        """The value, or a default that changes training and depends on other keys."""
-        if self.config.present(path) or default is UNKNOWN:
-            return self._value(path)
-        self.in_force[path] = Default(default, "DeepSpeed's default")
-        return default
-
-    def _unsupported(self, path: str, note: str, action: str | None = None) -> None:
-        written = self.config.present(path)
-        value = self.config.raw(path) if written else self.config.value(path)
-        value = None if value is UNKNOWN else value
-        self.items.append(Item(path, value, "unsupported", note=note, action=action, written=written))
+        self.items += leftovers(self.config, plan, set(self.fields), self.items)
+        return Reading(plan, self.fields, self.items, self.remarks, self.in_force)
 
     def _batch(self) -> Batch:
         def size(path: str, fact: str) -> int | Unresolved | None:
@@ -120,7 +89,7 @@ class _Reader:
             open_ = "bf16.enabled" if self.config.raw("bf16.enabled") == "auto" else "fp16.enabled"
             compute = Unresolved(key=open_)
         if compute == "fp16":
-            self._unsupported("fp16.enabled", _FP16)
+            self.unsupported("fp16.enabled", _FP16)
             compute = "fp32"
         if self.config.present("fp16.enabled") and self.config.value("fp16.enabled") is False:
             raw = self.config.raw("fp16.enabled")
@@ -137,7 +106,7 @@ class _Reader:
         value = short_name(value)
         if value == "fp32" or value == compute:
             return value
-        self._unsupported(path, f"{value} gradients of other than {value} parameters are not translated yet")
+        self.unsupported(path, f"{value} gradients of other than {value} parameters are not translated yet")
         return None
 
     def _sharding(self) -> Sharding:
@@ -150,14 +119,14 @@ class _Reader:
             note, stage = "the stage is not known", 0
         else:
             note = f"stage {int(stage)} is not translated yet: only stage 3 is"
-        self._unsupported(
+        self.unsupported(
             "zero_optimization.stage", note, "--set zero_optimization.stage=3 translates it as ZeRO-3"
         )
         return Sharding(partition=_PARTITIONS[int(stage)])
 
     def _clipping(self) -> Clipping:
         path = "gradient_clipping"
-        norm = self._value(path)
+        norm = self.value(path)
         if not self.config.present(path) and isinstance(norm, int | float) and norm > 0:
             self.in_force[path] = Default(
                 norm, "DeepSpeed's default since 0.19.3; before that nothing was clipped"
@@ -165,84 +134,6 @@ class _Reader:
         if isinstance(norm, int | float):
             norm = float(norm) if norm > 0 else None
         return Clipping(max_norm=norm)
-
-    def _optimizer(self) -> Optimizer | None:
-        name = self.config.value("optimizer.type")
-        if name is UNKNOWN or name is None:
-            return None
-        lowered = str(name).lower()
-        if lowered not in ("adam", "adamw"):
-            self._unsupported("optimizer.type", f"{name} is not translated yet: Adam and AdamW are")
-            return None
-        if lowered == "adam":
-            if self.config.value("optimizer.params.adam_w_mode") is False:
-                self._unsupported(
-                    "optimizer.params.adam_w_mode", "Adam with L2 regularisation is not translated yet"
-                )
-            self.remarks["optimizer.type"] = Remark(
-                "exact", "DeepSpeed's Adam is AdamW unless adam_w_mode is false"
-            )
-        torch_adam = str(self.facts.value("optimizer_class")).startswith("torch.")
-        betas = self._value("optimizer.params.betas")
-        if isinstance(betas, list):
-            good = len(betas) == 2 and all(isinstance(beta, int | float) for beta in betas)
-            betas = tuple(betas) if good else Unresolved(key="optimizer.params.betas")
-        if not torch_adam:
-            note = "DeepSpeed's own Adam kernel rounds differently from torch.optim.AdamW"
-            known = self.remarks.get("optimizer.type")
-            self.remarks["optimizer.type"] = Remark("close", f"{known.note}; {note}" if known else note)
-        return Optimizer(
-            name="AdamW",
-            lr=self._or_default("optimizer.params.lr", self.facts.value("learning_rate")),
-            betas=betas,
-            eps=self._value("optimizer.params.eps"),
-            weight_decay=self._or_default("optimizer.params.weight_decay", self.facts.value("weight_decay")),
-        )
-
-    def _schedule(self) -> Schedule | None:
-        name = self.config.value("scheduler.type")
-        if name is UNKNOWN or name is None:
-            return None
-        if name not in ("WarmupLR", "WarmupDecayLR"):
-            self._unsupported(
-                "scheduler.type", f"{name} is not translated yet: WarmupLR and WarmupDecayLR are"
-            )
-            return None
-        prefix = "scheduler.params."
-        for key in ("warmup_min_lr", "warmup_max_lr"):
-            if isinstance(self.config.value(prefix + key), list):
-                self._unsupported(prefix + key, "one rate per parameter group is not translated yet")
-                return None
-        decays = name == "WarmupDecayLR"
-        peak = self._value(f"{prefix}warmup_max_lr")
-        if not self.config.present(f"{prefix}warmup_max_lr") and (decays or peak is not None):
-            peak = 0.001
-            note = f"{name}'s default, whatever the lr of the optimizer"
-            self.in_force[f"{prefix}warmup_max_lr"] = Default(peak, note)
-        return Schedule(
-            name=name,
-            min_lr=self._value(f"{prefix}warmup_min_lr"),
-            max_lr=peak,
-            warmup_steps=self._value(f"{prefix}warmup_num_steps"),
-            warmup="linear" if self.config.raw(f"{prefix}warmup_type") == "linear" else "log",
-            total_steps=self._total_steps(decays),
-        )
-
-    def _total_steps(self, decays: bool) -> Any:
-        path = "scheduler.params.total_num_steps"
-        if not decays:
-            if self.config.present(path):
-                note = "WarmupLR does not take it: deepspeed.initialize raises TypeError"
-                self.items.append(
-                    Item(path, self.config.raw(path), "rejected-by-source", note=note, action="remove it")
-                )
-            return None
-        value = self._value(path)
-        if value is None:
-            value = Unresolved(key=path)
-        if not self.config.present(path):
-            self.in_force[path] = Default(None, "missing: WarmupDecayLR can't be built without it")
-        return value
 
     def _remark_on_rounding(self, plan: Plan) -> None:
         """Roundings that DeepSpeed has and no PyTorch code repeats; figures are bounds that the parity runs hold."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from dsconf.formats.fsdp2.draft import Draft
 from dsconf.formats.fsdp2.emit import Alias, Constant, Needed, emit
+from dsconf.formats.fsdp2.write_optimizer import write_optimizer
+from dsconf.formats.fsdp2.write_schedule import SCHEDULE_CONSTANTS, write_schedule
 from dsconf.formats.outcome import Landing
-from dsconf.plan import Optimizer, Plan, Schedule, Unresolved
+from dsconf.plan import OPTIMIZERS, Plan, Unresolved
 
 TORCH = "2.9"
 """The oldest torch on which the parity runs hold (2.9.1, on gloo; 2.7.1 sums gradients there instead of averaging)."""
@@ -33,14 +35,7 @@ def write(plan: Plan, origin: str, labels: Mapping[str, str]) -> Writing:
     return _Writer(plan, labels).run(origin)
 
 
-class _Writer:
-    def __init__(self, plan: Plan, labels: Mapping[str, str]) -> None:
-        self.plan = plan
-        self.labels = labels
-        self.flags: dict[str, bool] = {}
-        self.constants: dict[str, Constant | Needed | Alias] = {}
-        self.landings: dict[str, Landing] = {}
-
+class _Writer(Draft):
     def run(self, origin: str) -> Writing:
         self._batch()
         self._sharding()
@@ -49,30 +44,13 @@ class _Writer:
         loaded = [] if self.flags["MIXED_PRECISION"] else ["loaded_dtype"]
         functions = [("sharding", ["find_blocks", *loaded, "prepare", "parallelize"])]
         if self.plan.optimizer is not None:
-            self._optimizer(self.plan.optimizer)
-            functions.append(("optimizer", ["build_optimizer"]))
-        if self.plan.schedule is not None:
-            self._schedule(self.plan.schedule)
-            functions.append(("scheduler", ["AbsoluteLR", "build_scheduler"]))
-        else:
-            functions.append(("no_scheduler", ["build_scheduler"]))
+            functions += write_optimizer(self, self.plan.optimizer)
+        functions += write_schedule(self, self.plan.schedule)
         functions.append(("step", ["train_step", "evaluate"]))
         functions.append(("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"]))
         return Writing(emit(self._docstring(origin), functions, self.flags, self.constants), self.landings)
 
     # ---- one field -----------------------------------------------------------------------------------
-
-    def _set(
-        self, name: str, field: str, value: object, annotation: str, target: str, note: str = ""
-    ) -> None:
-        """Give a constant its value, or make it a parameter; the field lands exactly."""
-        if isinstance(value, Unresolved):
-            self.constants[name] = Needed(annotation)
-            action = f"pass {name.lower()}, or translate with --set {value.key}=VALUE"
-            self.landings[field] = Landing("needs-value", f"{target.format('...')}", note, action)
-        else:
-            self.constants[name] = Constant(_source(value), self.labels[field])
-            self.landings[field] = Landing("exact", target.format(value), note)
 
     def _batch(self) -> None:
         batch = self.plan.batch
@@ -89,7 +67,7 @@ class _Writer:
             self.landings["batch.micro"] = Landing("needs-value", loader, "", "choose it in your DataLoader")
         else:
             self.landings["batch.micro"] = Landing("exact", f"{loader}: {batch.micro or 'any'}")
-        self._set(
+        self.set(
             "GRADIENT_ACCUMULATION_STEPS",
             "batch.accumulation",
             batch.accumulation,
@@ -160,40 +138,11 @@ class _Writer:
         if norm is None:
             self.landings[field] = Landing("exact", "get_total_norm(), no clipping")
             return
-        self._set("CLIP_NORM", field, norm, "float", "clip_grad_norm_(model.parameters(), {})")
+        self.set("CLIP_NORM", field, norm, "float", "clip_grad_norm_(model.parameters(), {})")
         landing = self.landings[field]
         if landing.outcome == "exact":
             note = "where it acts, its factor rounds differently"
             self.landings[field] = landing._replace(outcome="close", note=note)
-
-    # ---- optimizer and schedule -------------------------------------------------------------------
-
-    def _optimizer(self, optimizer: Optimizer) -> None:
-        self.landings["optimizer.name"] = Landing("exact", "torch.optim.AdamW", "decoupled weight decay")
-        self._set("LR", "optimizer.lr", optimizer.lr, "float", "lr={}")
-        self._set("BETAS", "optimizer.betas", optimizer.betas, "tuple[float, float]", "betas={}")
-        self._set("EPS", "optimizer.eps", optimizer.eps, "float", "eps={}")
-        note = "written out: torch's own default is 0.01"
-        self._set(
-            "WEIGHT_DECAY", "optimizer.weight_decay", optimizer.weight_decay, "float", "weight_decay={}", note
-        )
-
-    def _schedule(self, schedule: Schedule) -> None:
-        decays = schedule.name == "WarmupDecayLR"
-        self.flags.update(
-            DECAYS=decays, LINEAR=schedule.warmup == "linear", OWN_MAX_LR=schedule.max_lr is not None
-        )
-        note = "stepped once per applied optimizer step"
-        self.landings["schedule.name"] = Landing("exact", "build_scheduler()", note)
-        self.landings["schedule.warmup"] = Landing("exact", f"{schedule.warmup} warm-up")
-        self._set("WARMUP_MIN_LR", "schedule.min_lr", schedule.min_lr, "float", "from {}")
-        if schedule.max_lr is None:
-            self.landings["schedule.max_lr"] = Landing("exact", "the lr of each parameter group")
-        else:
-            self._set("WARMUP_MAX_LR", "schedule.max_lr", schedule.max_lr, "float", "to {}")
-        self._set("WARMUP_STEPS", "schedule.warmup_steps", schedule.warmup_steps, "int", "over {} steps")
-        if decays:
-            self._set("TOTAL_STEPS", "schedule.total_steps", schedule.total_steps, "int", "to 0 at step {}")
 
     # ---- docstring -----------------------------------------------------------------------------------
 
@@ -211,27 +160,16 @@ class _Writer:
             f"For torch >= {TORCH}, on CUDA (nccl) and CPU (gloo). In a script that torchrun starts, on every rank:",
             "",
             "    dist.init_process_group()",
-            f"    model = parallelize(model, device{self._given('PARAM_DTYPE')})",
-            f"    {optimizer.format(self._given('LR', 'BETAS', 'EPS', 'WEIGHT_DECAY'))}",
-            f"    scheduler = build_scheduler(optimizer{self._given(*_SCHEDULE)})",
-            f"    train_step(model, optimizer, scheduler, micro_batches, loss_fn{self._given(*_STEP)})",
+            f"    model = parallelize(model, device{self.given('PARAM_DTYPE')})",
+            f"    {optimizer.format(self.given(*_OPTIMIZER))}",
+            f"    scheduler = build_scheduler(optimizer{self.given(*SCHEDULE_CONSTANTS)})",
+            f"    train_step(model, optimizer, scheduler, micro_batches, loss_fn{self.given(*_STEP)})",
             "",
             f"Each call of train_step takes {batches}{size} per rank.",
             "",
         ]
         return "\n".join(lines)
 
-    def _given(self, *names: str) -> str:
-        needed = [name.lower() for name in names if isinstance(self.constants.get(name), Needed)]
-        return "".join(f", {name}=..." for name in needed)
 
-
-def _source(value: object) -> str:
-    """A value as Python; JSON numbers may be too large for a float."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    return repr(value)
-
-
-_SCHEDULE = ("WARMUP_MIN_LR", "WARMUP_MAX_LR", "WARMUP_STEPS", "TOTAL_STEPS")
+_OPTIMIZER = dict.fromkeys(argument.upper() for taken in OPTIMIZERS.values() for argument in taken)
 _STEP = ("GRADIENT_ACCUMULATION_STEPS", "CLIP_NORM")

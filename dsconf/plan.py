@@ -171,6 +171,13 @@ class Wrapping(_Frozen):
     """Class names; empty: not known."""
 
 
+class Launch(_Frozen):
+    """The machines."""
+
+    world_size: int | None = None
+    gpus_per_node: int | None = None
+
+
 class Plan(_Frozen):
     """How a model is trained."""
 
@@ -181,3 +188,4 @@ class Plan(_Frozen):
     schedule: Schedule | None = None
     clipping: Clipping = Clipping()
     wrapping: Wrapping = Wrapping()
+    launch: Launch = Launch()

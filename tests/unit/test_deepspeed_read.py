@@ -304,11 +304,17 @@ def test_schedules_of_torch() -> None:
         ({"no_such_key": 1}, "no_such_key", "no-effect"),
         ({"steps_per_print": 10}, "steps_per_print", "no-effect"),
         ({"tensorboard": {"enabled": True, "job_name": "x"}}, "tensorboard", "no-effect"),
-        ({"activation_checkpointing": {"profile": True}}, "activation_checkpointing", "no-effect"),
+        ({"activation_checkpointing": {"profile": True}}, "activation_checkpointing.profile", "no-effect"),
         ({"hybrid_engine": {"enabled": True}}, "hybrid_engine", "unsupported"),
         ({"hybrid_engine": {"enabled": False}}, "hybrid_engine", "no-effect"),
-        ({"compile": {"deepcompile": True}}, "compile", "unsupported"),
-        ({"compile": {"deepcompile": False, "passes": ["z3"]}}, "compile", "no-effect"),
+        ({"compile": {"deepcompile": True}}, "compile.deepcompile", "no-effect"),
+        ({"compile": {"deepcompile": False, "passes": ["z3"]}}, "compile.passes", "no-effect"),
+        ({"compile": {"offload_parameters": True}}, "compile.offload_parameters", "no-effect"),
+        (
+            {"compile": {"deepcompile": True, "offload_parameters": True}},
+            "compile.offload_parameters",
+            "unsupported",
+        ),
         ({"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}, "torch_autocast", "unsupported"),
         ({"expert_parallel": {"enabled": False}}, "expert_parallel", "no-effect"),
         ({"data_efficiency": {"enabled": True}}, "data_efficiency", "no-effect"),
@@ -328,6 +334,31 @@ def test_schedules_of_torch() -> None:
 )
 def test_keys_without_a_place(keys: dict[str, Any], key: str, outcome: str) -> None:
     assert item(ZERO3 | keys, key).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        ({"activation_checkpointing": {"partition_activations": True}}, "partition_activations"),
+        ({"activation_checkpointing": {"cpu_checkpointing": True}}, "cpu_checkpointing"),
+        ({"tensorboard": {"enabled": True}}, "tensorboard"),
+        ({"flops_profiler": {"enabled": True}}, "flops_profiler"),
+        ({"comms_logger": {"enabled": True}}, "comms_logger"),
+        ({"wall_clock_breakdown": True}, "wall_clock_breakdown"),
+        ({"compile": {"deepcompile": True}}, "deepcompile"),
+    ],
+)
+def test_what_the_emitted_code_does_not_have_says_what_to_do(keys: dict[str, Any], key: str) -> None:
+    def found(keys: dict[str, Any]) -> list[tuple[str, str | None]]:
+        items = reading(ZERO3 | keys).items
+        return [(item.outcome, item.action) for item in items if item.key.rpartition(".")[2] == key]
+
+    ((outcome, action),) = found(keys)
+    assert outcome == "no-effect"
+    assert action
+    off = json.loads(json.dumps(keys).replace("true", "false"))
+    if key != "comms_logger":  # it is on as soon as it is there
+        assert found(off) == [("no-effect", None)]
 
 
 @pytest.mark.parametrize(

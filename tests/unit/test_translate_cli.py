@@ -187,6 +187,23 @@ def test_a_fixed_world_is_checked() -> None:
 
 
 @pytest.mark.parametrize(
+    ("args", "command"),
+    [
+        (["--world-size", "4"], "torchrun --nproc-per-node 4 train.py"),
+        (["--world-size", "8", "--gpus-per-node", "8"], "torchrun --nproc-per-node 8 train.py"),
+        (
+            ["--world-size", "16", "--gpus-per-node", "8"],
+            "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 train.py",
+        ),
+        (["--gpus-per-node", "8"], None),
+    ],
+)
+def test_the_docstring_has_the_command_for_known_machines(args: list[str], command: str | None) -> None:
+    found = [line.strip() for line in translate(ZERO3, *args).stdout.splitlines() if "    torchrun" in line]
+    assert found == ([command] if command else [])
+
+
+@pytest.mark.parametrize(
     ("source", "says"),
     [
         (ZERO3 | {"fp16": {"enabled": True}}, "precision-both|DS301"),

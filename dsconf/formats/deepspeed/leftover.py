@@ -84,7 +84,8 @@ class _Leftovers:
         if path in FATES:
             if self._is_inert(path):
                 return Item(path, value, "no-effect", note="it is off")
-            return Item(path, value, FATES[path].otherwise, note=FATES[path].note)
+            fate = FATES[path]
+            return Item(path, value, fate.otherwise, note=fate.note, action=fate.action)
         if state is UNKNOWN:
             return Item(path, value, "no-effect", note="it acts in fp16 only, which the emitted code refuses")
         return Item(path, value, "unsupported", note=FATES[switch].note)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dsconf.formats.fsdp2.draft import Draft
 from dsconf.formats.fsdp2.emit import Alias, Constant, Needed, emit
+from dsconf.formats.fsdp2.launch import launch_lines
 from dsconf.formats.fsdp2.write_optimizer import write_optimizer
 from dsconf.formats.fsdp2.write_schedule import SCHEDULE_CONSTANTS, write_schedule
 from dsconf.formats.outcome import Landing
@@ -166,6 +167,7 @@ class _Writer(Draft):
             f"    train_step(model, optimizer, scheduler, micro_batches, loss_fn{self.given(*_STEP)})",
             "",
             f"Each call of train_step takes {batches}{size} per rank.",
+            *launch_lines(self.plan),
             "",
         ]
         return "\n".join(lines)

@@ -71,8 +71,12 @@ OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
     "Rprop": ("lr", "etas", "step_sizes", "maximize"),
     "SGD": ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize", "fused"),
     "Lion": ("lr", "betas", "weight_decay"),
+    "Muon": ("lr", "muon_lr", "adam_lr", "momentum", "betas", "eps", "weight_decay"),
 }
-"""By name the arguments of the optimizers, in order; all but Lion are classes of torch.optim."""
+"""By name the arguments of the optimizers, in order; all but Lion are classes of torch.optim.
+
+Muon has AdamW beside it for all that is no hidden matrix, and lr where either has no rate of its own.
+"""
 
 Argument = bool | int | float | str | tuple[float, ...] | None
 
@@ -85,6 +89,8 @@ class Optimizer(_Frozen):
     arguments: dict[str, Unresolved | Argument]
     bias_correction: bool = True
     """Only for Adam and AdamW: whether the moments are corrected in the first steps."""
+    decoupled: bool = True
+    """Only for Muon: whether the Adam beside it decouples the weight decay."""
     sign_of_zero: Literal["bit", "negative"] = "bit"
     """Only for Lion: what 0 counts as: by its sign bit, as in DeepSpeed's CPU kernel, or negative, as on its GPUs."""
 

@@ -47,7 +47,16 @@ CONSTANTS: dict[str, Constant | Needed | Alias | Omitted] = {
         for name in (
             *("LR", "BETAS", "EPS", "WEIGHT_DECAY", "MIN_LR", "MAX_LR", "FIRST_STEPS", "SECOND_STEPS"),
             *("FIRST_STAIRS", "SECOND_STAIRS", "DECAY_STEPS", "DECAY_RATE", "MIN_MOMENTUM", "MAX_MOMENTUM"),
-            *("MOMENTUM_DECAY_RATE", "INTERVAL", "RATE", "WARMUP_MIN_RATIO", "COS_MIN_RATIO"),
+            *(
+                "MOMENTUM_DECAY_RATE",
+                "INTERVAL",
+                "RATE",
+                "MUON_LR",
+                "ADAM_LR",
+                "MOMENTUM",
+                "WARMUP_MIN_RATIO",
+                "COS_MIN_RATIO",
+            ),
         )
     },
 }
@@ -58,6 +67,7 @@ CYCLE = ("one_cycle", ["CycledMomentum", "build_scheduler"])
 COSINE = ("warmup_cosine", ["build_scheduler"])
 RANGE = ("range_test", ["build_scheduler"])
 LION = ("lion", ["Lion", "build_optimizer"])
+MUON = ("muon", ["MuonAndAdam", "build_optimizer"])
 UNCORRECTED = ("uncorrected_adam", ["UncorrectedAdam", "build_optimizer"])
 STEP = ("step", ["train_step", "evaluate"])
 
@@ -146,7 +156,7 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
     """Compiles, and ruff finds no unused import, undefined name or unsorted import in any of them."""
     checkpoint = ("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"])
     number = 0
-    parts = (SHARDING, SCHEDULER, CYCLE, COSINE, RANGE, LION, UNCORRECTED, STEP, checkpoint)
+    parts = (SHARDING, SCHEDULER, CYCLE, COSINE, RANGE, LION, UNCORRECTED, MUON, STEP, checkpoint)
     for part, wanted in parts:
         text = (PARTS / f"{part}.py").read_text(encoding="utf-8")
         own = [flag for flag in FLAGS if f"if {flag}:" in text]
@@ -161,7 +171,7 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
             assert not names(code) & set(FLAGS)
             (tmp_path / f"m{number}.py").write_text(code, encoding="utf-8")
             number += 1
-    assert number == 16 + 8 + 16 + 2 + 2 + 2 + 2 + 2 + 1
+    assert number == 16 + 8 + 16 + 2 + 2 + 2 + 2 + 2 + 2 + 1
     ruff = [
         sys.executable,
         "-m",

@@ -117,7 +117,11 @@ def test_defaults_that_change_training_are_in_the_report() -> None:
     clipping = items["gradient_clipping"]
     assert (clipping["written"], clipping["value"]) == (False, 1.0)
     assert "0.19.3" in clipping["note"]
-    assert "CLIP_NORM = 1.0" in translate(source).stdout
+    done = translate(source)
+    assert "CLIP_NORM = 1.0" in done.stdout
+    assert done.stderr.startswith("Assumed: DeepSpeed 0.19.3 or newer")
+    done = translate(source, "--deepspeed-version", "0.18.0")
+    assert ("CLIP_NORM" in done.stdout, "Assumed" in done.stderr) == (False, False)
 
 
 def test_auto_becomes_parameters() -> None:

@@ -192,13 +192,17 @@ FATES: dict[str, Fate] = {
     "optimizer.params.capturable": Fate("no-effect", "how torch loops over the parameters"),
     "optimizer.params.differentiable": Fate("no-effect", "how torch loops over the parameters"),
     "optimizer.params.fused": Fate("no-effect", "how torch loops over the parameters"),
-    "optimizer.params.adam_w_mode": Fate("no-effect", "AdamW is decoupled, whatever this says"),
+    "optimizer.params.adam_w_mode": Fate("no-effect", "AdamW ignores it, and Muon's Adam follows it"),
     "optimizer.params.set_grad_none": Fate(
         "no-effect", "zero_grad() frees the gradients, as torch does by default"
     ),
     "optimizer.params.fp32_optimizer_states": Fate("no-effect", "only DeepSpeed's CPU optimizers read it"),
     "optimizer.params.bias_correction": Fate("unsupported", "AdamW without bias correction", (True,)),
     "optimizer.params.amsgrad": Fate("unsupported", "amsgrad is not translated yet", (False,)),
+    "optimizer.params.ns_method": Fate(
+        "approximate", "torch's Muon has the standard iteration, with the same coefficients"
+    ),
+    "optimizer.params.per_head_muon": Fate("no-effect", "it is off"),
     "optimizer.params.max_grad_norm": Fate(
         "rejected-by-source", "DeepSpeed refuses it", action="write gradient_clipping at the top level"
     ),

@@ -106,8 +106,29 @@ class _Optimizer:
         return optimizer.model_copy(update={"sign_of_zero": "bit" if kernel == "CPULion" else "negative"})
 
     def _muon(self) -> Optimizer | None:
-        self.notes.unsupported("optimizer.type", "Muon is not translated yet")
-        return None
+        if self.notes.value(f"{_PREFIX}per_head_muon") is True:
+            note = "torch's Muon treats a matrix as a whole, not each attention head of it"
+            self.notes.unsupported(f"{_PREFIX}per_head_muon", note, "set it to false")
+        note = (
+            "DeepSpeed's ZeRO orthogonalizes before it takes the norm and clips, so that clipping acts on the update "
+            "and grad_norm is the update's; torch's Muon does it in step(), in bf16"
+        )
+        self._remark("approximate", note)
+        arguments: dict[str, Any] = {}
+        defaults = {"momentum": 0.95, "betas": (0.9, 0.95), "eps": 1e-10, "weight_decay": 0.0}
+        if not self.notes.config.present(f"{_PREFIX}lr"):
+            defaults |= {"muon_lr": 0.02, "adam_lr": 3e-4}
+        for argument in OPTIMIZERS["Muon"]:
+            path = f"{_PREFIX}{argument}"
+            written = self.notes.config.raw(path) is not None
+            if not written and argument not in defaults:
+                continue
+            self.notes.fields[path] = f"optimizer.{argument}"
+            arguments[argument] = (
+                self._settled(path, self.notes.value(path)) if written else defaults[argument]
+            )
+        decoupled = self.notes.value(f"{_PREFIX}adam_w_mode") is not False
+        return Optimizer(name="Muon", arguments=arguments, decoupled=decoupled)
 
     def _remark(self, outcome: Any, note: str) -> None:
         self.notes.remarks["optimizer.type"] = Remark(outcome, note)
@@ -136,6 +157,9 @@ class _Optimizer:
             value = facts.value("epsilon")  # the same in DeepSpeed's classes and in torch's
         else:
             value = self.notes.value(path)
+        return self._settled(path, value)
+
+    def _settled(self, path: str, value: Any) -> Any:
         if value is UNKNOWN:
             return Unresolved(key=path)
         if not isinstance(value, list):

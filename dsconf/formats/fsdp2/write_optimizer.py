@@ -31,6 +31,8 @@ def write_optimizer(draft: Draft, optimizer: Optimizer) -> list[tuple[str, list[
         annotation = _ANNOTATIONS.get(argument, "float")
         value = optimizer.arguments[argument]
         draft.set(constant, f"optimizer.{argument}", value, annotation, f"{argument}={{}}", note)
+    if name == "Muon":
+        return _muon(draft, optimizer)
     decoupled = "decoupled weight decay" if name == "AdamW" else ""
     if name == "Lion":
         draft.flags["SIGN_BIT"] = optimizer.sign_of_zero == "bit"
@@ -45,3 +47,14 @@ def write_optimizer(draft: Draft, optimizer: Optimizer) -> list[tuple[str, list[
     draft.landings["optimizer.name"] = Landing("exact", f"torch.optim.{name}", decoupled)
     draft.constants[name.lower()] = Alias("build_optimizer")
     return [("optimizer", ["build_optimizer"])]
+
+
+def _muon(draft: Draft, optimizer: Optimizer) -> list[tuple[str, list[str]]]:
+    for constant in ("MUON_LR", "ADAM_LR"):
+        if constant.lower() not in optimizer.arguments:
+            draft.constants[constant] = Alias("LR")
+    draft.flags["DECOUPLED"] = optimizer.decoupled
+    adam = "AdamW" if optimizer.decoupled else "Adam"
+    target = f"torch.optim.Muon for hidden matrices, torch.optim.{adam} for the rest"
+    draft.landings["optimizer.name"] = Landing("approximate", target)
+    return [("muon", ["MuonAndAdam", "build_optimizer"])]

@@ -30,7 +30,7 @@ class UncorrectedAdam(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
         """One step; a closure is not called."""
         for group in self.param_groups:
             lr, (beta1, beta2) = float(group["lr"]), group["betas"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -136,29 +137,25 @@ def test_adam_is_deepspeeds_kernel(kind: str, corrected: bool, decoupled: bool) 
     )
 
 
-class Small(torch.nn.Module):
+def small() -> Any:
     """One hidden matrix, and three parameters that are none."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.embed = torch.nn.Embedding(5, 8)
-        self.hidden = torch.nn.Linear(8, 12)
-        self.lm_head = torch.nn.Linear(12, 5, bias=False)
+    torch.manual_seed(0)
+    head = torch.nn.Linear(12, 5, bias=False)
+    return torch.nn.ModuleDict(
+        {"embed": torch.nn.Embedding(5, 8), "hidden": torch.nn.Linear(8, 12), "lm_head": head}
+    )
 
 
 MUON: Params = {"lr": 1e-2, "adam_lr": 1e-3, "weight_decay": 0.1}
 
 
-@pytest.mark.parametrize(("method", "bound"), [("standard", 1e-6), ("gram", 2e-2)])
-def test_muon_is_deepspeeds_without_zero(monkeypatch: pytest.MonkeyPatch, method: str, bound: float) -> None:
-    """Without ZeRO, and so without its order of clipping, only the dtype of the iteration differs."""
-    config = importlib.import_module("torch._dynamo.config")
-    monkeypatch.setattr(config, "disable", True)
+@pytest.mark.parametrize("method", ["standard", "gram"])
+def test_muon_is_deepspeeds_without_zero(method: str) -> None:
+    """Without ZeRO, and so without its order of clipping, only the rounding of the iteration differs."""
     muon = importlib.import_module("deepspeed.runtime.zero.muon.muon_optimizer").MuonWithAuxAdam
-    ours, theirs = Small(), Small()
+    ours, theirs = small(), small()
     optimizer = emitted("Muon", MUON | {"ns_method": method})["build_optimizer"](ours)
-    hidden = {"params": [theirs.hidden.weight], "use_muon": True, "lr": 1e-2, "ns_method": method}
+    hidden = {"params": [theirs["hidden"].weight], "use_muon": True, "lr": 1e-2, "ns_method": method}
     others = [param for name, param in theirs.named_parameters() if name != "hidden.weight"]
     groups = [
         hidden | {"weight_decay": 0.1},
@@ -166,17 +163,18 @@ def test_muon_is_deepspeeds_without_zero(monkeypatch: pytest.MonkeyPatch, method
     ]
     assert [len(group["params"]) for group in optimizer.param_groups] == [1, 3]
     start = [param.detach().clone() for param in theirs.parameters()]
-    want, found = train(theirs, muon(groups)), train(ours, optimizer)
+    with torch.compiler.set_stance("force_eager"):
+        want, found = train(theirs, muon(groups)), train(ours, optimizer)
     for begin, reference, got in zip(start, want, found, strict=True):
-        assert (reference - got).norm() <= bound * (reference - begin).norm()
+        assert (reference - got).norm() <= 0.02 * (reference - begin).norm()
 
 
 def test_muon_resumes_where_it_was() -> None:
     build = emitted("Muon", MUON)["build_optimizer"]
-    first, second = Small(), Small()
+    first, second = small(), small()
     ahead, resumed = build(first), build(second)
     train(first, ahead)
     second.load_state_dict(first.state_dict())
-    resumed.load_state_dict(ahead.state_dict())
+    resumed.load_state_dict(deepcopy(ahead.state_dict()))
     for want, got in zip(train(first, ahead), train(second, resumed), strict=True):
         assert torch.equal(want, got)

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from .compare import Parity, Verdict
+from dsconf.formats.outcome import FIDELITY
+
+from .compare import Parity, Tolerance, Verdict
 from .run import run_cases
-from .test_fsdp2 import Bench, Config, config
+from .test_fsdp2 import AS_IS, Bench, Config, config
 
 pytestmark = [
     pytest.mark.parity,

@@ -26,6 +26,18 @@ ZERO3: dict[str, Any] = {
 }
 
 
+CURVES: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 2,
+    "zero_optimization": {"stage": 3},
+    "optimizer": {"type": "Lion", "params": {"lr": "auto", "weight_decay": 0.1}},
+    "scheduler": {
+        "type": "OneCycle",
+        "params": {"cycle_min_lr": 1e-4, "cycle_max_lr": 1e-3, "decay_step_size": 10, "decay_lr_rate": 0.5},
+    },
+    "zero_allow_untested_optimizer": True,
+}
+
+
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -61,12 +73,13 @@ def test_the_code_is_on_stdout_and_the_report_on_stderr() -> None:
     assert "overall" not in result.stdout
 
 
-@pytest.mark.parametrize("name", ["demo", "zero3", "auto", "fp32"])
+@pytest.mark.parametrize("name", ["demo", "zero3", "auto", "fp32", "curves"])
 def test_modules(name: str, snapshot: SnapshotAssertion) -> None:
     sources: dict[str, Any] = {
         "demo": (DEMO / "ds_config.json").read_text(encoding="utf-8"),
         "zero3": ZERO3,
         "auto": ALL_AUTO,
+        "curves": CURVES,
         "fp32": {
             "train_micro_batch_size_per_gpu": 2,
             "gradient_clipping": 0.0,
@@ -79,10 +92,10 @@ def test_modules(name: str, snapshot: SnapshotAssertion) -> None:
     assert result.exit_code == 0
     assert result.stdout == snapshot(name="module")
     assert result.stderr == snapshot(name="report")
-    assert len(result.stdout.splitlines()) <= 220
+    assert len(result.stdout.splitlines()) <= (270 if name == "curves" else 220)
 
 
-@pytest.mark.parametrize("source", [ZERO3, ALL_AUTO], ids=["zero3", "auto"])
+@pytest.mark.parametrize("source", [ZERO3, ALL_AUTO, CURVES], ids=["zero3", "auto", "curves"])
 def test_modules_pass_ruff_in_its_default_settings(source: dict[str, Any]) -> None:
     Path("shard.py").write_text(translate(source).stdout, encoding="utf-8")
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "shard.py"]
@@ -91,7 +104,12 @@ def test_modules_pass_ruff_in_its_default_settings(source: dict[str, Any]) -> No
 
 
 def test_every_written_leaf_has_one_item() -> None:
-    for source in (ZERO3, ALL_AUTO, json.loads((DEMO / "ds_config.json").read_text(encoding="utf-8"))):
+    for source in (
+        ZERO3,
+        ALL_AUTO,
+        CURVES,
+        json.loads((DEMO / "ds_config.json").read_text(encoding="utf-8")),
+    ):
         items = report_of(source)["items"]
         written = [item["key"] for item in items if item["written"]]
         assert len(written) == len(set(written))

@@ -99,9 +99,13 @@ class _Optimizer:
     def _lion(self) -> Optimizer:
         kernel = _LIONS[self.built]
         moves = "a weight without gradient moves by lr, the sign of 0 being a sign to DeepSpeed"
-        self._remark(
-            "close", f"the formula of DeepSpeed's {kernel} kernel, which rounds differently; {moves}"
-        )
+        if kernel == "CPULion":
+            self._remark(
+                "close", f"the formula of DeepSpeed's {kernel} kernel, which rounds differently; {moves}"
+            )
+        else:
+            unmeasured = "no run was compared with it, since it needs a GPU"
+            self._remark("approximate", f"the formula of DeepSpeed's {kernel} kernel; {unmeasured}; {moves}")
         optimizer = self._optimizer("Lion", "lr", "betas", "weight_decay")
         return optimizer.model_copy(update={"sign_of_zero": "bit" if kernel == "CPULion" else "negative"})
 

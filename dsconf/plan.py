@@ -68,7 +68,6 @@ OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
     "NAdam": (*_ADAM, "momentum_decay", "decoupled_weight_decay", "maximize"),
     "RAdam": (*_ADAM, "decoupled_weight_decay", "maximize"),
     "RMSprop": ("lr", "alpha", "eps", "weight_decay", "momentum", "centered", "maximize"),
-    "Rprop": ("lr", "etas", "step_sizes", "maximize"),
     "SGD": ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize", "fused"),
     "Lion": ("lr", "betas", "weight_decay"),
     "Muon": ("lr", "muon_lr", "adam_lr", "momentum", "betas", "eps", "weight_decay"),

@@ -90,7 +90,6 @@ _DEFAULTS: dict[str, dict[str, float]] = {
     "torch.optim.Adadelta": {"lr": 1.0, "eps": 1e-6, "weight_decay": 0.0},
     "torch.optim.Adamax": {"lr": 2e-3, "eps": 1e-8, "weight_decay": 0.0},
     "torch.optim.RAdam": {"lr": 1e-3, "eps": 1e-8, "weight_decay": 0.0},
-    "torch.optim.Rprop": {"lr": 1e-2},
 }
 """Defaults of the classes' own arguments (DeepSpeed 0.19.8, torch 2.13)."""
 

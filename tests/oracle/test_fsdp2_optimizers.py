@@ -63,8 +63,7 @@ def test_arguments_and_defaults_are_torchs(name: str) -> None:
         config_of({"optimizer": {"type": name, "params": {"torch_adam": True, "adam_w_mode": False}}})
     )
     assert facts.value("learning_rate") == signature["lr"].default
-    if name != "Rprop":
-        assert facts.value("weight_decay") == signature["weight_decay"].default
+    assert facts.value("weight_decay") == signature["weight_decay"].default
 
 
 @pytest.mark.parametrize("name", TORCH)

@@ -58,10 +58,6 @@ EXACT: dict[str, dict[str, Any]] = {
     "adamax": {"run": optimizer("Adamax", betas=[0.8, 0.99])},
     "adadelta": {"run": optimizer("Adadelta", rho=0.8, eps=1e-5)},
     "asgd": {"run": optimizer("ASGD", lambd=1e-3, alpha=0.6)},
-    "rprop": {
-        "run": config("fp32", 3, optimizer={"type": "Rprop", "params": {"lr": 1e-3}}, scheduler={})
-        | {"zero_allow_untested_optimizer": True}
-    },
     "cosine": {
         "run": schedule("WarmupCosineLR", total_num_steps=7, warmup_num_steps=3, warmup_min_ratio=0.1)
     },

@@ -196,7 +196,7 @@ def test_lion_moves_without_gradient(offload: dict[str, Any], zero: str, outcome
     assert found.remarks["optimizer.type"].outcome == outcome
 
 
-@pytest.mark.parametrize("kind", ["Lamb", "MuSGD", "Adafactor", "LBFGS", "SparseAdam"])
+@pytest.mark.parametrize("kind", ["Lamb", "MuSGD", "Adafactor", "Rprop", "LBFGS", "SparseAdam"])
 def test_refused_optimizers_say_what_to_do(kind: str) -> None:
     found = item(adam(kind, lr=0.1), "optimizer.type")
     assert found.outcome == "unsupported"

@@ -31,6 +31,7 @@ _REFUSED: dict[str, tuple[str, str]] = {
         "torch's Adafactor fails on sharded parameters (DTensor)",
         "use AdamW, or " + _OWN.format("an Adafactor that takes DTensors"),
     ),
+    "torch.optim.Rprop": ("torch's Rprop fails on sharded parameters (DTensor)", "use another optimizer"),
     "torch.optim.LBFGS": ("LBFGS needs a closure, which neither DeepSpeed nor train_step gives", "use AdamW"),
     "torch.optim.SparseAdam": ("it takes sparse gradients only, which sharding does not give", "use AdamW"),
 }

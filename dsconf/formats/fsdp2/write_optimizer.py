@@ -7,8 +7,7 @@ from dsconf.formats.fsdp2.emit import Alias, Omitted
 from dsconf.formats.outcome import Landing
 from dsconf.plan import OPTIMIZERS, Optimizer
 
-_PAIR = "tuple[float, float]"
-_ANNOTATIONS = {"betas": _PAIR, "etas": _PAIR, "step_sizes": _PAIR} | dict.fromkeys(
+_ANNOTATIONS = {"betas": "tuple[float, float]"} | dict.fromkeys(
     ("amsgrad", "maximize", "fused", "decoupled_weight_decay", "centered", "nesterov"), "bool"
 )
 """Types of the arguments that are no floats."""

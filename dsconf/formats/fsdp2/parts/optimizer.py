@@ -22,8 +22,6 @@ T0 = 1e6
 MOMENTUM_DECAY = 4e-3
 MOMENTUM = 0.0
 CENTERED = False
-ETAS = (0.5, 1.2)
-STEP_SIZES = (1e-6, 50.0)
 DAMPENING = 0.0
 NESTEROV = False
 
@@ -138,12 +136,6 @@ def rmsprop(model: nn.Module) -> torch.optim.Optimizer:
         centered=CENTERED,
         maximize=MAXIMIZE,
     )
-
-
-def rprop(model: nn.Module) -> torch.optim.Optimizer:
-    """Rprop over the trainable parameters of a model that parallelize has sharded."""
-    params = [param for param in model.parameters() if param.requires_grad]
-    return torch.optim.Rprop(params, lr=LR, etas=ETAS, step_sizes=STEP_SIZES, maximize=MAXIMIZE)
 
 
 def sgd(model: nn.Module) -> torch.optim.Optimizer:

@@ -104,7 +104,7 @@ CLOSE: dict[str, dict[str, Any]] = {
 APPROXIMATE: dict[str, dict[str, Any]] = {
     "muon": {
         "run": optimizer("Muon", adam_lr=1e-3) | {"zero_optimization": {"stage": 3, "reduce_scatter": False}},
-        "tolerance": Tolerance(loss=0.1, update=2.0, norm=100.0),
+        "tolerance": Tolerance(loss=1e-3, update=0.05, norm=1.0),
     },
 }
 """Runs that differ in more than rounding: they have to stay near."""

@@ -6,7 +6,8 @@ source does not determine is None; what it leaves to be filled in ("auto") is `U
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -87,18 +88,46 @@ class Offload(_Frozen):
     """Page-locked memory."""
 
 
+_ADAM = ("lr", "betas", "eps", "weight_decay")
+
+OPTIMIZERS: Mapping[str, tuple[str, ...]] = {
+    "AdamW": (*_ADAM, "amsgrad", "maximize", "fused"),
+    "Adam": (*_ADAM, "amsgrad", "maximize", "fused", "decoupled_weight_decay"),
+    "Adadelta": ("lr", "rho", "eps", "weight_decay", "maximize"),
+    "Adagrad": ("lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps", "maximize", "fused"),
+    "Adamax": (*_ADAM, "maximize"),
+    "ASGD": ("lr", "lambd", "alpha", "t0", "weight_decay", "maximize"),
+    "NAdam": (*_ADAM, "momentum_decay", "decoupled_weight_decay", "maximize"),
+    "RAdam": (*_ADAM, "decoupled_weight_decay", "maximize"),
+    "RMSprop": ("lr", "alpha", "eps", "weight_decay", "momentum", "centered", "maximize"),
+    "SGD": ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize", "fused"),
+    "Lion": ("lr", "betas", "weight_decay"),
+    "Muon": ("lr", "muon_lr", "adam_lr", "momentum", "betas", "eps", "weight_decay"),
+}
+"""By name the arguments of the optimizers, in order; all but Lion are classes of torch.optim.
+
+Muon has AdamW beside it for all that is no hidden matrix, and lr where either has no rate of its own.
+"""
+
+Argument = bool | int | float | str | tuple[float, ...] | None
+
+
 class Optimizer(_Frozen):
-    """The optimizer. Values are those in force, defaults of the source written out."""
+    """The optimizer. Arguments that are not here have torch's own default."""
 
-    name: Literal["AdamW"]
-    lr: float | Unresolved
-    betas: tuple[float, float] | Unresolved
-    eps: float | Unresolved
-    weight_decay: float | Unresolved
+    name: str
+    """One of OPTIMIZERS."""
+    arguments: dict[str, Unresolved | Argument]
+    bias_correction: bool = True
+    """Only for Adam and AdamW: whether the moments are corrected in the first steps."""
+    decoupled: bool = True
+    """Only for Muon: whether the Adam beside it decouples the weight decay."""
+    sign_of_zero: Literal["bit", "negative"] = "bit"
+    """Only for Lion: what 0 counts as: by its sign bit, as in DeepSpeed's CPU kernel, or negative, as on its GPUs."""
 
 
-class Schedule(_Frozen):
-    """A learning rate schedule of DeepSpeed's kind, stepped once per applied optimizer step."""
+class Warmup(_Frozen):
+    """A rise to the peak, then a constant rate, or a linear decay to 0."""
 
     name: Literal["WarmupLR", "WarmupDecayLR"]
     min_lr: float | Unresolved
@@ -108,6 +137,62 @@ class Schedule(_Frozen):
     warmup: Literal["log", "linear"] | Unresolved
     total_steps: int | Unresolved | None = None
     """Only where the rate decays: the step at which it is 0."""
+
+
+class WarmupCosine(_Frozen):
+    """A rise to the learning rate of each parameter group, then half a cosine; the ratios are parts of that rate."""
+
+    name: Literal["WarmupCosineLR"] = "WarmupCosineLR"
+    min_ratio: float | Unresolved
+    final_ratio: float | Unresolved
+    warmup_steps: int | Unresolved
+    warmup: Literal["log", "linear"] | Unresolved
+    total_steps: int | Unresolved
+
+
+class Momentum(_Frozen):
+    """The first beta of the optimizer, moved against the learning rate; the second is 0.99 then."""
+
+    low: float | Unresolved
+    high: float | Unresolved
+    decay: float | Unresolved
+
+
+class OneCycle(_Frozen):
+    """One triangle up and down, in stairs where there are any, then a decay."""
+
+    name: Literal["OneCycle"] = "OneCycle"
+    min_lr: float | Unresolved
+    max_lr: float | Unresolved
+    first_steps: float | Unresolved
+    second_steps: float | Unresolved
+    first_stairs: int | Unresolved = 0
+    second_stairs: int | Unresolved = 0
+    decay_steps: int | Unresolved = 0
+    """0: no decay."""
+    decay: float | Unresolved = 0.0
+    momentum: Momentum | None = None
+
+
+class RangeTest(_Frozen):
+    """A learning rate that grows without end, in stairs or evenly."""
+
+    name: Literal["LRRangeTest"] = "LRRangeTest"
+    min_lr: float | Unresolved
+    interval: int | Unresolved
+    rate: float | Unresolved
+    staircase: bool | Unresolved
+
+
+class TorchSchedule(_Frozen):
+    """A class of torch.optim.lr_scheduler with its keyword arguments."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+Schedule = Warmup | WarmupCosine | OneCycle | RangeTest | TorchSchedule
+"""A learning rate schedule, stepped once per applied optimizer step."""
 
 
 class Clipping(_Frozen):
@@ -123,6 +208,13 @@ class Wrapping(_Frozen):
     """Class names; empty: not known."""
 
 
+class Launch(_Frozen):
+    """The machines."""
+
+    world_size: int | None = None
+    gpus_per_node: int | None = None
+
+
 class Plan(_Frozen):
     """How a model is trained."""
 
@@ -134,3 +226,4 @@ class Plan(_Frozen):
     schedule: Schedule | None = None
     clipping: Clipping = Clipping()
     wrapping: Wrapping = Wrapping()
+    launch: Launch = Launch()

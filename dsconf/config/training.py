@@ -88,6 +88,10 @@ _DEFAULTS: dict[str, dict[str, float]] = {
     "torch.optim.SGD": {"lr": 1e-3, "weight_decay": 0.0},
     "torch.optim.RMSprop": {"lr": 1e-2, "eps": 1e-8, "weight_decay": 0.0},
     "torch.optim.NAdam": {"lr": 2e-3, "eps": 1e-8, "weight_decay": 0.0},
+    "torch.optim.ASGD": {"lr": 1e-2, "weight_decay": 0.0},
+    "torch.optim.Adadelta": {"lr": 1.0, "eps": 1e-6, "weight_decay": 0.0},
+    "torch.optim.Adamax": {"lr": 2e-3, "eps": 1e-8, "weight_decay": 0.0},
+    "torch.optim.RAdam": {"lr": 1e-3, "eps": 1e-8, "weight_decay": 0.0},
 }
 """Defaults of the classes' own arguments (DeepSpeed 0.19.8, torch 2.13)."""
 

@@ -30,6 +30,8 @@ class Report(NamedTuple):
     overall: Outcome
     note: str
     items: list[Item]
+    version_known: bool
+    """Whether somebody said that it is for an older version of the source framework than the newest."""
 
     @property
     def supported(self) -> bool:
@@ -69,9 +71,10 @@ def assemble(config: Config, reading: Reading, landings: Mapping[str, Landing], 
     items.sort(key=lambda item: (not item.written, order.get(item.key, len(order)), item.key))
     overall = worst([item.outcome for item in items])
     note = _overall_note(overall, reading.plan)
-    if note and config.context.deepspeed_version is not None:
+    version = config.context.deepspeed_version
+    if note and version is not None:
         note += f", with DeepSpeed {NEWEST}"
-    return Report("deepspeed", target, config.document.path, overall, note, items)
+    return Report("deepspeed", target, config.document.path, overall, note, items, version is not None)
 
 
 def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, Landing]) -> Item:

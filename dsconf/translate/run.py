@@ -19,7 +19,7 @@ from dsconf.lint.consumer import config_of
 from dsconf.lint.engine import lint_config, open_document, unusable_result
 from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
-from dsconf.plan import Wrapping
+from dsconf.plan import Launch, Wrapping
 from dsconf.translate.report import Report, assemble
 
 
@@ -69,7 +69,9 @@ def translate(
             refused._replace(findings=[each._replace(severity="error") for each in refused.findings])
         )
     reading = read(config)
-    plan = reading.plan.model_copy(update={"wrapping": Wrapping(block_classes=tuple(blocks))})
+    launch = Launch(world_size=context.world_size, gpus_per_node=context.gpus_per_node)
+    wrapping = Wrapping(block_classes=tuple(blocks))
+    plan = reading.plan.model_copy(update={"wrapping": wrapping, "launch": launch})
     writing = write(plan, _origin(path, reading), _labels(config, reading))
     return Translation(writing.code, assemble(config, reading, writing.landings, target))
 

@@ -16,6 +16,7 @@ def render(report: Report, *, forced: bool = False) -> str:
     written = [item for item in report.items if item.written]
     measured = f" ({report.note})" if report.note else ""
     lines = [
+        *_assumptions(report),
         f"{report.file}: DeepSpeed -> FSDP2, {len(written)} settings, overall {report.overall}{measured}",
         "",
     ]
@@ -32,6 +33,16 @@ def render(report: Report, *, forced: bool = False) -> str:
         none = "No code was written: something is unsupported (--force writes the code without it)."
         lines += ["", without if forced else none]
     return "\n".join(lines)
+
+
+def _assumptions(report: Report) -> list[str]:
+    """What the absence of a key was taken for, where the version of DeepSpeed decides and nobody said it."""
+    if report.version_known or not any(
+        item.key == "gradient_clipping" and not item.written for item in report.items
+    ):
+        return []
+    newer = "DeepSpeed 0.19.3 or newer, which clips at 1.0 where gradient_clipping is absent"
+    return [f"Assumed: {newer} (else --deepspeed-version)"]
 
 
 def _line(item: Item, width: int) -> str:

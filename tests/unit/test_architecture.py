@@ -166,7 +166,7 @@ def test_only_formats_and_translate_know_the_plan() -> None:
     assert {layer(module) for module in users} <= {"formats", "translate"}
 
 
-def test_emitted_parts_import_nothing_but_each_other() -> None:
+def test_emitted_parts_import_nothing_of_dsconf_but_each_other() -> None:
     parts = {module for module in MODULES if module.startswith("dsconf.formats.fsdp2.parts.")}
     for module in parts:
         assert GRAPH[module] <= parts, module

@@ -14,7 +14,20 @@ from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.deepspeed.read import FIELDS, read
 from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Reading
-from dsconf.plan import LossScaling, Offload, Optimizer, Plan, Precision, Schedule, Unresolved
+from dsconf.plan import (
+    LossScaling,
+    Momentum,
+    Offload,
+    OneCycle,
+    Optimizer,
+    Plan,
+    Precision,
+    RangeTest,
+    TorchSchedule,
+    Unresolved,
+    Warmup,
+    WarmupCosine,
+)
 
 ZERO3: dict[str, Any] = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}
 
@@ -39,8 +52,8 @@ def item(source: dict[str, Any], key: str) -> Item:
 def test_every_field_exists_in_the_plan() -> None:
     sample = Plan(
         precision=Precision(scaling=LossScaling(scale=1)),
-        optimizer=Optimizer(name="AdamW", lr=1, betas=(0, 0), eps=0, weight_decay=0),
-        schedule=Schedule(name="WarmupLR", min_lr=0, max_lr=None, warmup_steps=1, warmup="log"),
+        optimizer=Optimizer(name="AdamW", arguments={}),
+        schedule=Warmup(name="WarmupLR", min_lr=0, max_lr=None, warmup_steps=1, warmup="log"),
     )
     for field in FIELDS.values():
         *sections, name = field.split(".")
@@ -199,28 +212,62 @@ def adam(kind: str = "AdamW", **params: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ["Adam", "AdamW", "adam", "ADAMW"])
 def test_adam_is_adamw(kind: str) -> None:
-    expected = Optimizer(name="AdamW", lr=0.001, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
-    assert plan(adam(kind)).optimizer == expected
+    values = {"lr": 0.001, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}
+    assert plan(adam(kind)).optimizer == Optimizer(name="AdamW", arguments=values)
 
 
 def test_torch_adam_has_torchs_weight_decay() -> None:
     found = plan(adam(torch_adam=True)).optimizer
     assert found is not None
-    assert found.weight_decay == 0.01
+    assert found.arguments["weight_decay"] == 0.01
 
 
-def test_adam_with_l2_is_unsupported_and_adamw_ignores_the_flag() -> None:
+def test_adam_with_l2_and_adamw_that_ignores_the_flag() -> None:
     key = "optimizer.params.adam_w_mode"
-    assert item(adam("Adam", adam_w_mode=False), key).outcome == "unsupported"
-    assert not [item for item in reading(adam("AdamW", adam_w_mode=False)).items if item.key == key]
+    found = reading(adam("Adam", adam_w_mode=False))
+    assert found.plan.optimizer is not None
+    assert (found.plan.optimizer.name, found.fields[key]) == ("Adam", "optimizer.name")
+    assert item(adam("AdamW", adam_w_mode=False), key).outcome == "no-effect"
+
+
+def test_bias_correction() -> None:
+    found = plan(adam(bias_correction=False)).optimizer
+    assert found is not None
+    assert not found.bias_correction
+    assert item(adam(bias_correction=True), "optimizer.params.bias_correction").outcome == "no-effect"
+
+
+def test_only_written_arguments_of_torchs_classes_are_there() -> None:
+    found = plan(adam("SGD", lr=0.1, momentum=0.9, nesterov=False, fused=None)).optimizer
+    assert found == Optimizer(name="SGD", arguments={"lr": 0.1, "momentum": 0.9})
+
+
+@pytest.mark.parametrize(
+    ("offload", "zero", "outcome"),
+    [({}, "negative", "approximate"), ({"offload_optimizer": {"device": "cpu"}}, "bit", "close")],
+)
+def test_lion_moves_without_gradient(offload: dict[str, Any], zero: str, outcome: str) -> None:
+    source = adam("Lion", lr=0.1) | {"zero_optimization": {"stage": 3} | offload}
+    found = reading(source)
+    assert found.plan.optimizer is not None
+    assert found.plan.optimizer.sign_of_zero == zero
+    assert found.remarks["optimizer.type"].outcome == outcome
+
+
+@pytest.mark.parametrize("kind", ["Lamb", "MuSGD", "Adafactor", "Rprop", "LBFGS", "SparseAdam"])
+def test_refused_optimizers_say_what_to_do(kind: str) -> None:
+    found = item(adam(kind, lr=0.1), "optimizer.type")
+    assert found.outcome == "unsupported"
+    assert found.note
+    assert found.action
 
 
 def test_auto_in_the_optimizer_is_open() -> None:
     found = plan(adam(lr="auto", betas="auto", weight_decay="auto")).optimizer
     assert found is not None
-    assert found.lr == Unresolved(key="optimizer.params.lr")
-    assert found.betas == Unresolved(key="optimizer.params.betas")
-    assert found.eps == 1e-8
+    assert found.arguments["lr"] == Unresolved(key="optimizer.params.lr")
+    assert found.arguments["betas"] == Unresolved(key="optimizer.params.betas")
+    assert found.arguments["eps"] == 1e-8
 
 
 def test_no_optimizer() -> None:
@@ -241,16 +288,16 @@ def warmup(kind: str, **params: Any) -> dict[str, Any]:
 
 def test_schedules() -> None:
     found = plan(warmup("WarmupLR", warmup_num_steps=10)).schedule
-    assert found == Schedule(name="WarmupLR", min_lr=0.0, max_lr=None, warmup_steps=10, warmup="log")
+    assert found == Warmup(name="WarmupLR", min_lr=0.0, max_lr=None, warmup_steps=10, warmup="log")
     found = plan(warmup("WarmupDecayLR", total_num_steps=50, warmup_type="linear")).schedule
-    assert found == Schedule(
+    assert found == Warmup(
         name="WarmupDecayLR", min_lr=0.0, max_lr=0.001, warmup_steps=1000, warmup="linear", total_steps=50
     )
 
 
 def test_an_explicit_null_peak_is_the_lr_of_the_optimizer() -> None:
     found = plan(warmup("WarmupDecayLR", total_num_steps=50, warmup_max_lr=None)).schedule
-    assert found is not None
+    assert isinstance(found, Warmup)
     assert found.max_lr is None
 
 
@@ -260,16 +307,53 @@ def test_schedules_that_deepspeed_refuses() -> None:
         == "rejected-by-source"
     )
     found = plan(warmup("WarmupDecayLR")).schedule
-    assert found is not None
+    assert isinstance(found, Warmup)
     assert found.total_steps == Unresolved(key="scheduler.params.total_num_steps")
 
 
-def test_other_schedules_are_unsupported() -> None:
-    source = warmup("WarmupCosineLR", total_num_steps=5, cos_min_ratio=0.1)
-    assert item(source, "scheduler.type").outcome == "unsupported"
-    assert item(source, "scheduler.params.cos_min_ratio").outcome == "unsupported"
+def test_a_cosine() -> None:
+    found = plan(warmup("WarmupCosineLR", total_num_steps=5, cos_min_ratio=0.1)).schedule
+    assert found == WarmupCosine(
+        min_ratio=0.0, final_ratio=0.1, warmup_steps=1000, warmup="log", total_steps=5
+    )
+
+
+def one_cycle(**params: Any) -> OneCycle:
+    found = plan(warmup("OneCycle", cycle_min_lr=0.1, cycle_max_lr=1.0, **params)).schedule
+    assert isinstance(found, OneCycle)
+    return found
+
+
+def test_the_second_half_of_a_cycle_is_as_the_first() -> None:
+    found = one_cycle(cycle_first_step_size=5, cycle_first_stair_count=2)
+    assert (found.second_steps, found.second_stairs) == (5, 2)
+    found = one_cycle(cycle_first_step_size=5, cycle_second_step_size=0, cycle_second_stair_count=3)
+    assert (found.second_steps, found.first_stairs, found.second_stairs) == (0, 0, 3)
+
+
+def test_momentum_moves_unless_said_otherwise() -> None:
+    assert one_cycle().momentum == Momentum(low=0.8, high=0.9, decay=0.0)
+    assert one_cycle(cycle_momentum=False).momentum is None
+    source = warmup("OneCycle", cycle_min_lr=0.1, cycle_max_lr=1.0, cycle_momentum=True)
+    source["optimizer"] = {"type": "SGD", "params": {"lr": 0.1}}
+    found = plan(source).schedule
+    assert isinstance(found, OneCycle)
+    assert found.momentum is None
+    assert item(source, "scheduler.params.cycle_momentum").outcome == "no-effect"
+
+
+def test_a_list_of_one_rate_is_a_rate() -> None:
+    found = plan(warmup("LRRangeTest", lr_range_test_min_lr=[0.3])).schedule
+    assert found == RangeTest(min_lr=0.3, interval=2000, rate=1.0, staircase=False)
     one_each = warmup("WarmupLR", warmup_max_lr=[0.1, 0.2])
+    assert plan(one_each).schedule is None
     assert item(one_each, "scheduler.params.warmup_max_lr").outcome == "unsupported"
+
+
+def test_schedules_of_torch() -> None:
+    found = plan(warmup("StepLR", step_size=3, gamma=0.5)).schedule
+    assert found == TorchSchedule(name="StepLR", arguments={"step_size": 3, "gamma": 0.5})
+    assert item(warmup("ReduceLROnPlateau"), "scheduler.type").outcome == "unsupported"
 
 
 @pytest.mark.parametrize(
@@ -279,11 +363,17 @@ def test_other_schedules_are_unsupported() -> None:
         ({"no_such_key": 1}, "no_such_key", "no-effect"),
         ({"steps_per_print": 10}, "steps_per_print", "no-effect"),
         ({"tensorboard": {"enabled": True, "job_name": "x"}}, "tensorboard", "no-effect"),
-        ({"activation_checkpointing": {"profile": True}}, "activation_checkpointing", "no-effect"),
+        ({"activation_checkpointing": {"profile": True}}, "activation_checkpointing.profile", "no-effect"),
         ({"hybrid_engine": {"enabled": True}}, "hybrid_engine", "unsupported"),
         ({"hybrid_engine": {"enabled": False}}, "hybrid_engine", "no-effect"),
-        ({"compile": {"deepcompile": True}}, "compile", "unsupported"),
-        ({"compile": {"deepcompile": False, "passes": ["z3"]}}, "compile", "no-effect"),
+        ({"compile": {"deepcompile": True}}, "compile.deepcompile", "no-effect"),
+        ({"compile": {"deepcompile": False, "passes": ["z3"]}}, "compile.passes", "no-effect"),
+        ({"compile": {"offload_parameters": True}}, "compile.offload_parameters", "no-effect"),
+        (
+            {"compile": {"deepcompile": True, "offload_parameters": True}},
+            "compile.offload_parameters",
+            "unsupported",
+        ),
         ({"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}, "torch_autocast", "unsupported"),
         ({"expert_parallel": {"enabled": False}}, "expert_parallel", "no-effect"),
         ({"data_efficiency": {"enabled": True}}, "data_efficiency", "no-effect"),
@@ -303,6 +393,31 @@ def test_other_schedules_are_unsupported() -> None:
 )
 def test_keys_without_a_place(keys: dict[str, Any], key: str, outcome: str) -> None:
     assert item(ZERO3 | keys, key).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("keys", "key"),
+    [
+        ({"activation_checkpointing": {"partition_activations": True}}, "partition_activations"),
+        ({"activation_checkpointing": {"cpu_checkpointing": True}}, "cpu_checkpointing"),
+        ({"tensorboard": {"enabled": True}}, "tensorboard"),
+        ({"flops_profiler": {"enabled": True}}, "flops_profiler"),
+        ({"comms_logger": {"enabled": True}}, "comms_logger"),
+        ({"wall_clock_breakdown": True}, "wall_clock_breakdown"),
+        ({"compile": {"deepcompile": True}}, "deepcompile"),
+    ],
+)
+def test_what_the_emitted_code_does_not_have_says_what_to_do(keys: dict[str, Any], key: str) -> None:
+    def found(keys: dict[str, Any]) -> list[tuple[str, str | None]]:
+        items = reading(ZERO3 | keys).items
+        return [(item.outcome, item.action) for item in items if item.key.rpartition(".")[2] == key]
+
+    ((outcome, action),) = found(keys)
+    assert outcome == "no-effect"
+    assert action
+    off = json.loads(json.dumps(keys).replace("true", "false"))
+    if key != "comms_logger":  # it is on as soon as it is there
+        assert found(off) == [("no-effect", None)]
 
 
 @pytest.mark.parametrize(

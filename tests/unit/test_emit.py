@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dsconf.formats.fsdp2 import emit as emit_module
-from dsconf.formats.fsdp2.emit import Alias, Constant, Needed, emit
+from dsconf.formats.fsdp2.emit import Alias, Constant, Needed, Omitted, emit
 
 PARTS = Path(emit_module.__file__).parent / "parts"
 FLAGS = {
@@ -32,8 +32,15 @@ FLAGS = {
     "DYNAMIC": False,
     "REFILLED": False,
     "LEFT_GATHERED": False,
+    "STAIRS": False,
+    "LR_DECAYS": True,
+    "MOVES_MOMENTUM": True,
+    "MOMENTUM_DECAYS": True,
+    "STAIRCASE": True,
+    "SIGN_BIT": True,
+    "DECOUPLED": True,
 }
-CONSTANTS: dict[str, Constant | Needed | Alias] = {
+CONSTANTS: dict[str, Constant | Needed | Alias | Omitted] = {
     "WORLD_SIZE": Constant("8", "a"),
     "PARAM_DTYPE": Constant("torch.bfloat16", "b"),
     "REDUCE_DTYPE": Constant("torch.bfloat16", "c"),
@@ -50,9 +57,33 @@ CONSTANTS: dict[str, Constant | Needed | Alias] = {
     "SCALE_WINDOW": Constant("1000", "n"),
     "HYSTERESIS": Constant("2", "o"),
     "MIN_LOSS_SCALE": Constant("1", "p"),
+    **{
+        name: Constant("1.0", "k")
+        for name in (
+            *("LR", "BETAS", "EPS", "WEIGHT_DECAY", "MIN_LR", "MAX_LR", "FIRST_STEPS", "SECOND_STEPS"),
+            *("FIRST_STAIRS", "SECOND_STAIRS", "DECAY_STEPS", "DECAY_RATE", "MIN_MOMENTUM", "MAX_MOMENTUM"),
+            *(
+                "MOMENTUM_DECAY_RATE",
+                "INTERVAL",
+                "RATE",
+                "MUON_LR",
+                "ADAM_LR",
+                "MOMENTUM",
+                "WARMUP_MIN_RATIO",
+                "COS_MIN_RATIO",
+            ),
+        )
+    },
 }
+ABSOLUTE = ("absolute_lr", ["AbsoluteLR"])
+SCHEDULER = ("warmup", ["build_scheduler"])
+CYCLE = ("one_cycle", ["CycledMomentum", "build_scheduler"])
+COSINE = ("warmup_cosine", ["build_scheduler"])
+RANGE = ("range_test", ["build_scheduler"])
+LION = ("lion", ["Lion", "build_optimizer"])
+MUON = ("muon", ["MuonAndAdam", "build_optimizer"])
+UNCORRECTED = ("uncorrected_adam", ["UncorrectedAdam", "build_optimizer"])
 SHARDING = ("sharding", ["find_blocks", "loaded_dtype", "prepare", "frozen", "parallelize"])
-SCHEDULER = ("scheduler", ["AbsoluteLR", "build_scheduler"])
 LOSS_SCALE = ("loss_scale", ["LossScaler", "loss_scaler"])
 STEP = ("step", ["train_step", "evaluate"])
 
@@ -130,6 +161,23 @@ def test_a_part_may_use_a_variable_of_another() -> None:
     assert "dsconf" not in code
 
 
+def test_an_omitted_argument_is_left_out() -> None:
+    omitted: dict[str, Constant | Needed | Alias | Omitted] = {
+        name: Omitted() for name in ("AMSGRAD", "MAXIMIZE", "FUSED")
+    }
+    constants = CONSTANTS | omitted | {"adamw": Alias("build_optimizer")}
+    code = emit("x", [("optimizer", ["build_optimizer"])], FLAGS, constants)
+    assert "AdamW(params, lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY)" in code
+    constants |= {"FUSED": Constant("True", "l"), "AMSGRAD": Constant("True", "l")}
+    code = emit("x", [("optimizer", ["build_optimizer"])], FLAGS, constants)
+    assert "        amsgrad=AMSGRAD,\n        fused=FUSED,\n    )\n" in code
+    assert "MAXIMIZE" not in code
+
+
+def test_parts_that_use_each_other_do_not_import_dsconf() -> None:
+    assert "dsconf" not in emit("x", [ABSOLUTE, SCHEDULER], FLAGS, CONSTANTS)
+
+
 def test_an_unknown_function_is_an_error() -> None:
     with pytest.raises(KeyError):
         emit("x", [("step", ["no_such_function"])], FLAGS, CONSTANTS)
@@ -139,22 +187,29 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
     """Compiles, and ruff finds no unused import, undefined name or unsorted import in any of them."""
     checkpoint = ("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"])
     number = 0
-    for part, wanted in (SHARDING, SCHEDULER, STEP, LOSS_SCALE, checkpoint):
+    parts = (
+        *(SHARDING, SCHEDULER, CYCLE, COSINE, RANGE, LION, UNCORRECTED, MUON),
+        *(STEP, LOSS_SCALE, checkpoint),
+    )
+    for part, wanted in parts:
         text = (PARTS / f"{part}.py").read_text(encoding="utf-8")
-        own = [flag for flag in FLAGS if flag in text]
+        own = [flag for flag in FLAGS if f"if {flag}:" in text or f"if {flag} else" in text]
         for values in product((False, True), repeat=len(own)):
             flags = FLAGS | dict(zip(own, values, strict=True))
-            wrong = "loaded_dtype" if flags["MIXED_PRECISION"] else ""
-            chosen = [
-                name for name in wanted if name not in (wrong, "" if flags["FROZEN_WHOLE"] else "frozen")
-            ]
-            scaler = [LOSS_SCALE] if flags["DYNAMIC"] and part != "loss_scale" else []
-            code = emit("x", [*scaler, (part, chosen)], flags, CONSTANTS)
+            dropped = {
+                "loaded_dtype": flags["MIXED_PRECISION"],
+                "frozen": not flags["FROZEN_WHOLE"],
+                "CycledMomentum": not flags["MOVES_MOMENTUM"],
+            }
+            chosen = [name for name in wanted if not dropped.get(name)]
+            above = [ABSOLUTE] if "AbsoluteLR" in text else []
+            above += [LOSS_SCALE] if flags["DYNAMIC"] and part != "loss_scale" else []
+            code = emit("x", [*above, (part, chosen)], flags, CONSTANTS)
             compile(code, "module", "exec")
             assert not names(code) & set(FLAGS)
             (tmp_path / f"m{number}.py").write_text(code, encoding="utf-8")
             number += 1
-    assert number == 2**7 + 2**3 + 2**6 + 2 + 2
+    assert number == 2**7 + 8 + 16 + 2 + 2 + 2 + 2 + 2 + 2**6 + 2 + 2
     ruff = [
         sys.executable,
         "-m",

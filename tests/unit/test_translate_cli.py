@@ -30,6 +30,16 @@ FP16: dict[str, Any] = {
     "fp16": {"enabled": True},
     "zero_optimization": {"stage": 2},
 }
+CURVES: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 2,
+    "zero_optimization": {"stage": 3},
+    "optimizer": {"type": "Lion", "params": {"lr": "auto", "weight_decay": 0.1}},
+    "scheduler": {
+        "type": "OneCycle",
+        "params": {"cycle_min_lr": 1e-4, "cycle_max_lr": 1e-3, "decay_step_size": 10, "decay_lr_rate": 0.5},
+    },
+    "zero_allow_untested_optimizer": True,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -68,13 +78,14 @@ def test_the_code_is_on_stdout_and_the_report_on_stderr() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["demo", "zero3", "auto", "fp32", "zero0", "zero1", "zero2", "offload", "fp16"]
+    "name", ["demo", "zero3", "auto", "fp32", "zero0", "zero1", "zero2", "offload", "fp16", "curves"]
 )
 def test_modules(name: str, snapshot: SnapshotAssertion) -> None:
     sources: dict[str, Any] = {
         "demo": (DEMO / "ds_config.json").read_text(encoding="utf-8"),
         "zero3": ZERO3,
         "auto": ALL_AUTO,
+        "curves": CURVES,
         "fp32": {
             "train_micro_batch_size_per_gpu": 2,
             "gradient_clipping": 0.0,
@@ -94,10 +105,10 @@ def test_modules(name: str, snapshot: SnapshotAssertion) -> None:
     assert result.exit_code == 0
     assert result.stdout == snapshot(name="module")
     assert result.stderr == snapshot(name="report")
-    assert len(result.stdout.splitlines()) <= 220
+    assert len(result.stdout.splitlines()) <= (270 if name == "curves" else 220)
 
 
-@pytest.mark.parametrize("source", [ZERO3, ALL_AUTO], ids=["zero3", "auto"])
+@pytest.mark.parametrize("source", [ZERO3, ALL_AUTO, CURVES], ids=["zero3", "auto", "curves"])
 def test_modules_pass_ruff_in_its_default_settings(source: dict[str, Any]) -> None:
     Path("shard.py").write_text(translate(source).stdout, encoding="utf-8")
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "shard.py"]
@@ -106,7 +117,12 @@ def test_modules_pass_ruff_in_its_default_settings(source: dict[str, Any]) -> No
 
 
 def test_every_written_leaf_has_one_item() -> None:
-    for source in (ZERO3, ALL_AUTO, json.loads((DEMO / "ds_config.json").read_text(encoding="utf-8"))):
+    for source in (
+        ZERO3,
+        ALL_AUTO,
+        CURVES,
+        json.loads((DEMO / "ds_config.json").read_text(encoding="utf-8")),
+    ):
         items = report_of(source)["items"]
         written = [item["key"] for item in items if item["written"]]
         assert len(written) == len(set(written))
@@ -132,7 +148,11 @@ def test_defaults_that_change_training_are_in_the_report() -> None:
     clipping = items["gradient_clipping"]
     assert (clipping["written"], clipping["value"]) == (False, 1.0)
     assert "0.19.3" in clipping["note"]
-    assert "CLIP_NORM = 1.0" in translate(source).stdout
+    done = translate(source)
+    assert "CLIP_NORM = 1.0" in done.stdout
+    assert done.stderr.startswith("Assumed: DeepSpeed 0.19.3 or newer")
+    done = translate(source, "--deepspeed-version", "0.18.0")
+    assert ("CLIP_NORM" in done.stdout, "Assumed" in done.stderr) == (False, False)
 
 
 def test_auto_becomes_parameters() -> None:
@@ -319,6 +339,23 @@ def test_a_fixed_world_is_checked() -> None:
     source = ZERO3 | {"train_batch_size": 64}
     assert "WORLD_SIZE = 8" in translate(source).stdout
     assert "WORLD_SIZE" not in translate(ZERO3, "--world-size", "8").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "command"),
+    [
+        (["--world-size", "4"], "torchrun --nproc-per-node 4 train.py"),
+        (["--world-size", "8", "--gpus-per-node", "8"], "torchrun --nproc-per-node 8 train.py"),
+        (
+            ["--world-size", "16", "--gpus-per-node", "8"],
+            "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 train.py",
+        ),
+        (["--gpus-per-node", "8"], None),
+    ],
+)
+def test_the_docstring_has_the_command_for_known_machines(args: list[str], command: str | None) -> None:
+    found = [line.strip() for line in translate(ZERO3, *args).stdout.splitlines() if "    torchrun" in line]
+    assert found == ([command] if command else [])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,16 @@ from dsconf.formats.outcome import Outcome
 
 TRAFFIC = "a hint on how DeepSpeed groups and times its traffic: it changes no number"
 LOGGING = "logging: train_step returns losses, grad_norm, lr and skipped; record them in your script"
+_MONITOR = (
+    "the emitted code writes to no monitor; DeepSpeed's has Train/Samples/train_loss and lr, over samples"
+)
+_RECORD = "record what train_step returns with the monitor's own library"
+_CALLED = "it acts only where the model calls deepspeed.checkpointing"
+_RECOMPUTE = "where the model calls deepspeed.checkpointing, use torch.utils.checkpoint instead"
+_COMPILED = (
+    "DeepCompile acts only where the script calls engine.compile(), and on speed, not on what is trained"
+)
+_OFF = (False, None)
 
 
 class Fate(NamedTuple):
@@ -26,6 +36,9 @@ def _hints(prefix: str, names: str, note: str = TRAFFIC) -> dict[str, Fate]:
 _ZERO = "zero_optimization."
 NVME = "FSDP2 has no offload to NVMe"
 _ON_CPU = "it acts on NVMe only"
+_RECOMPUTED = "activation_checkpointing."
+_OFFLOAD_ALL = "use offload_optimizer and offload_param of zero_optimization instead"
+MONITORS = ("tensorboard", "wandb", "comet", "csv_monitor")
 _MASTERS = "16-bit masters are not translated yet"
 
 FATES: dict[str, Fate] = {
@@ -53,8 +66,18 @@ FATES: dict[str, Fate] = {
         "",
         "disable_allgather allgather_size seq_parallel_communication_data_type prescale_gradients",
     ),
-    **_hints("", "steps_per_print wall_clock_breakdown dump_state memory_breakdown log_level", LOGGING),
-    **_hints("", "tensorboard wandb comet csv_monitor comms_logger flops_profiler timers", LOGGING),
+    "wall_clock_breakdown": Fate("no-effect", "it measures", _OFF, "use torch.profiler in your script"),
+    **_hints("", "steps_per_print dump_state memory_breakdown log_level", LOGGING),
+    **_hints("", "timers", LOGGING),
+    **{name: Fate("no-effect", _MONITOR, action=_RECORD) for name in MONITORS},
+    "flops_profiler": Fate(
+        "no-effect", "it measures", action="use torch.utils.flop_counter.FlopCounterMode in your script"
+    ),
+    "comms_logger": Fate(
+        "no-effect",
+        "it measures",
+        action="use torch.distributed.tensor.debug.CommDebugMode or torch.profiler in your script",
+    ),
     **_hints(
         "",
         "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer disable_python_gc managed_gradient_accumulation "
@@ -67,10 +90,19 @@ FATES: dict[str, Fate] = {
         (),
         "set drop_last in your DataLoader",
     ),
-    "activation_checkpointing": Fate(
+    f"{_RECOMPUTED}partition_activations": Fate(
+        "no-effect", f"{_CALLED}; FSDP2 does not divide activations over ranks", _OFF, _RECOMPUTE
+    ),
+    f"{_RECOMPUTED}cpu_checkpointing": Fate(
         "no-effect",
-        "the section only configures deepspeed.checkpointing, and acts where the model calls that",
-        action="where the model calls deepspeed.checkpointing, use torch.utils.checkpoint instead",
+        _CALLED,
+        _OFF,
+        f"{_RECOMPUTE}, inside torch.autograd.graph.save_on_cpu() to keep its inputs on the CPU",
+    ),
+    **_hints(
+        _RECOMPUTED,
+        "contiguous_memory_optimization number_checkpoints synchronize_checkpoint_boundary profile",
+        f"{_CALLED}, and on no number",
     ),
     "pipeline": Fate(
         "no-effect",
@@ -152,7 +184,28 @@ FATES: dict[str, Fate] = {
     "data_parallel_size": Fate("unsupported", "a mesh of DeepSpeed's is not translated", (None,)),
     "tensor_parallel": Fate("unsupported", "tensor parallelism is not translated yet"),
     "expert_parallel": Fate("unsupported", "expert parallelism is not translated"),
-    "compile": Fate("unsupported", "DeepCompile exists in DeepSpeed only"),
+    "compile.deepcompile": Fate(
+        "no-effect", _COMPILED, _OFF, "compile each block before parallelize shards it: block.compile()"
+    ),
+    **_hints(
+        "compile.",
+        "passes autoep_non_moe free_activation free_activation_threshold offload_activation_pin_memory "
+        "double_buffer symmetric_memory sync_before_reduce sync_after_reduce sync_before_allgather "
+        "sync_after_allgather keep_int_input_tensors keep_all_input_tensors debug_log",
+        _COMPILED,
+    ),
+    "compile.offload_activation": Fate(
+        "unsupported",
+        "DeepCompile moves activations to the CPU",
+        _OFF,
+        "run the forward inside torch.autograd.graph.save_on_cpu(), and --set compile.offload_activation=false",
+    ),
+    "compile.offload_opt_states": Fate(
+        "unsupported", "DeepCompile moves optimizer states to the CPU", _OFF, _OFFLOAD_ALL
+    ),
+    "compile.offload_parameters": Fate(
+        "unsupported", "DeepCompile moves parameters to the CPU", _OFF, _OFFLOAD_ALL
+    ),
     "hybrid_engine": Fate("unsupported", "the hybrid engine exists in DeepSpeed only"),
     "weight_quantization": Fate("unsupported", "weight quantization is not translated"),
     "data_efficiency": Fate("unsupported", "DeepSpeed's data efficiency library is not translated"),
@@ -161,13 +214,20 @@ FATES: dict[str, Fate] = {
         "no-effect", "which kernel computes AdamW; the emitted code uses torch's"
     ),
     "optimizer.params.foreach": Fate("no-effect", "how torch loops over the parameters"),
+    "optimizer.params.capturable": Fate("no-effect", "how torch loops over the parameters"),
+    "optimizer.params.differentiable": Fate("no-effect", "how torch loops over the parameters"),
     "optimizer.params.fused": Fate("no-effect", "how torch loops over the parameters"),
+    "optimizer.params.adam_w_mode": Fate("no-effect", "AdamW ignores it, and Muon's Adam follows it"),
     "optimizer.params.set_grad_none": Fate(
         "no-effect", "zero_grad() frees the gradients, as torch does by default"
     ),
     "optimizer.params.fp32_optimizer_states": Fate("no-effect", "only DeepSpeed's CPU optimizers read it"),
     "optimizer.params.bias_correction": Fate("unsupported", "AdamW without bias correction", (True,)),
     "optimizer.params.amsgrad": Fate("unsupported", "amsgrad is not translated yet", (False,)),
+    "optimizer.params.ns_method": Fate(
+        "approximate", "torch's Muon has the standard iteration, with the same coefficients"
+    ),
+    "optimizer.params.per_head_muon": Fate("no-effect", "it is off"),
     "optimizer.params.max_grad_norm": Fate(
         "rejected-by-source", "DeepSpeed refuses it", action="write gradient_clipping at the top level"
     ),
@@ -180,12 +240,13 @@ SWITCHED = {
     "zero_optimization.offload_optimizer": ("zero_optimization.offload_optimizer.device", "none"),
     "fp16": ("fp16.enabled", False),
     "bf16": ("bf16.enabled", False),
+    "compile": ("compile.deepcompile", False),
 }
 """Sections that act only while a key has another value than the one named."""
 
 ENABLED = {
     "torch_autocast": ("torch_autocast.enabled",),
-    "compile": ("compile.deepcompile",),
+    **{name: (f"{name}.enabled",) for name in (*MONITORS, "flops_profiler")},
     "hybrid_engine": ("hybrid_engine.enabled",),
     "expert_parallel": ("expert_parallel.enabled",),
     # Nothing reads data_efficiency.enabled.

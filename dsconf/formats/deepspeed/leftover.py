@@ -53,8 +53,10 @@ class _Leftovers:
         if written.spec is not None:
             version = self.config.context.deepspeed_version or NEWEST
             return Item(path, value, "rejected-by-source", note=f"DeepSpeed {version} has removed this key")
+        if owner != path and value in (False, None):
+            return Item(path, value, "no-effect", note="it is off")
         if owner != path:
-            return Item(path, value, "unsupported", note="this argument is not translated yet")
+            return self._refused_argument(path, value)
         return Item(path, value, "no-effect", note="DeepSpeed does not know this key and ignores it")
 
     def _is_foreign(self, owner: str) -> bool:
@@ -84,21 +86,26 @@ class _Leftovers:
         if path in FATES:
             if self._is_inert(path):
                 return Item(path, value, "no-effect", note="it is off")
-            return Item(path, value, FATES[path].otherwise, note=FATES[path].note)
+            fate = FATES[path]
+            return Item(path, value, fate.otherwise, note=fate.note, action=fate.action)
         if state is UNKNOWN:
             return Item(path, value, "no-effect", note="it acts in fp16 only, which the emitted code refuses")
         return Item(path, value, "unsupported", note=FATES[switch].note)
 
     def _is_inert(self, path: str) -> bool:
+        if not FATES[path].inert:
+            return False
         value = self.config.value(path)
         return any(type(value) is type(quiet) and value == quiet for quiet in FATES[path].inert)
 
     def _without_fate(self, path: str, value: object) -> Item:
         if value in ({}, [], None):
             return Item(path, value, "no-effect", note="it is empty")
-        section, _, argument = path.partition(".params.")
-        if argument:
-            name = self.config.raw(f"{section}.type")
-            note = f"{name} does not take it: deepspeed.initialize raises TypeError"
-            return Item(path, value, "rejected-by-source", note=note, action="remove it")
+        if ".params." in path:
+            return self._refused_argument(path, value)
         return Item(path, value, "unsupported", note="this key is not translated yet")
+
+    def _refused_argument(self, path: str, value: object) -> Item:
+        name = self.config.raw(f"{path.partition('.params.')[0]}.type")
+        note = f"{name} does not take it: deepspeed.initialize raises TypeError"
+        return Item(path, value, "rejected-by-source", note=note, action="remove it")

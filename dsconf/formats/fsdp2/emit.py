@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -11,10 +11,13 @@ from typing import NamedTuple
 import libcst as cst
 
 _PARTS = Path(__file__).parent / "parts"
-_OWN = "dsconf."
 _FUTURE = "__future__"
+_OWN = "dsconf."
+"""Where parts take each other's definitions from, which the module has itself."""
 _STANDARD = ("math", "collections", "pathlib", "typing")
 
+_NONE = cst.MaybeSentinel.DEFAULT
+_WIDEST_CALL = 100
 
 Definition = cst.FunctionDef | cst.ClassDef | cst.SimpleStatementLine
 """What a part defines: a function, a class, or a variable."""
@@ -33,6 +36,10 @@ class Alias(NamedTuple):
     of: str
 
 
+class Omitted(NamedTuple):
+    """A constant that has no value: the keyword arguments that would take it are left out."""
+
+
 class Needed(NamedTuple):
     """A constant that the user has to give: it becomes a keyword-only parameter of this type."""
 
@@ -43,7 +50,7 @@ def emit(
     docstring: str,
     functions: Sequence[tuple[str, Sequence[str]]],
     flags: Mapping[str, bool],
-    constants: Mapping[str, Constant | Needed | Alias],
+    constants: Mapping[str, Constant | Needed | Alias | Omitted],
 ) -> str:
     """The source of a module.
 
@@ -51,7 +58,9 @@ def emit(
     KeyError for a name that the part does not define.
     """
     fold = _Fold(
-        flags, {name: constant.of for name, constant in constants.items() if isinstance(constant, Alias)}
+        flags,
+        {name: constant.of for name, constant in constants.items() if isinstance(constant, Alias)},
+        {name for name, constant in constants.items() if isinstance(constant, Omitted)},
     )
     imports: list[cst.Import | cst.ImportFrom] = []
     body: list[Definition] = []
@@ -92,13 +101,37 @@ def _parsed(part: str) -> cst.Module:
 class _Fold(cst.CSTTransformer):
     """Replaces `if FLAG: ... else: ...` by the branch that the flag takes, and a constant by what it is an alias of.
 
-    An argument `name=value if FLAG else default` becomes `name=value`, or is left out.
+    An argument `name=value if FLAG else default` becomes `name=value`, or is left out, as keyword arguments are that
+    would take an omitted constant.
     """
 
-    def __init__(self, flags: Mapping[str, bool], aliases: Mapping[str, str]) -> None:
+    def __init__(
+        self, flags: Mapping[str, bool], aliases: Mapping[str, str], omitted: Collection[str]
+    ) -> None:
         super().__init__()
         self.flags = flags
         self.aliases = aliases
+        self.omitted = omitted
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        args = [arg for arg in updated_node.args if arg.keyword is None or not self._is_omitted(arg.value)]
+        if len(args) == len(updated_node.args):
+            return updated_node
+        between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        one_line = updated_node.with_changes(
+            whitespace_before_args=cst.SimpleWhitespace(""),
+            args=[
+                *(arg.with_changes(comma=between) for arg in args[:-1]),
+                args[-1].with_changes(comma=_NONE),
+            ],
+        )
+        if len(cst.Module([]).code_for_node(one_line)) <= _WIDEST_CALL:
+            return one_line
+        last = args[-1].with_changes(comma=updated_node.args[-1].comma)
+        return updated_node.with_changes(args=[*args[:-1], last])
+
+    def _is_omitted(self, value: cst.BaseExpression) -> bool:
+        return isinstance(value, cst.Name) and value.value in self.omitted
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
         return updated_node.with_changes(value=self.aliases.get(updated_node.value, updated_node.value))
@@ -129,7 +162,13 @@ class _Fold(cst.CSTTransformer):
             return updated_node.orelse
         else:
             return cst.RemoveFromParent()
-        return cst.FlattenSentinel(cst.ensure_type(branch, cst.IndentedBlock).body)
+        first, *others = cst.ensure_type(branch, cst.IndentedBlock).body
+        if not isinstance(first, cst.SimpleStatementLine | cst.FunctionDef | cst.If | cst.For):
+            raise TypeError(f"a branch begins with {type(first).__name__}")
+        above = [*updated_node.leading_lines, *first.leading_lines]
+        blank = [line.comment is None for line in above]
+        kept = [line for i, line in enumerate(above) if not (blank[i] and i > 0 and blank[i - 1])]
+        return cst.FlattenSentinel([first.with_changes(leading_lines=kept), *others])
 
 
 def _defined(node: Definition) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+
+from dsconf.formats.fsdp2.parts.absolute_lr import AbsoluteLR
 
 DECAYS = True
 LINEAR = False
@@ -17,22 +17,6 @@ WARMUP_MIN_LR = 0.0
 WARMUP_MAX_LR = 1e-3
 WARMUP_STEPS = 1000
 TOTAL_STEPS = 10000
-
-
-class AbsoluteLR(LRScheduler):
-    """Sets the lr of every group to lr_at(applied steps, the group's first lr); LambdaLR can only multiply."""
-
-    def __init__(self, optimizer: Optimizer, lr_at: Callable[[int, float], float]) -> None:
-        self.lr_at = lr_at
-        super().__init__(optimizer)
-
-    def get_lr(self) -> list[Any]:
-        """The lr of every group."""
-        return [self.lr_at(self.last_epoch, float(lr)) for lr in self.base_lrs]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Without the function, which the script builds again."""
-        return {name: value for name, value in super().state_dict().items() if name != "lr_at"}
 
 
 def build_scheduler(optimizer: Optimizer) -> LRScheduler:

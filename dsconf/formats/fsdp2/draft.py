@@ -1,0 +1,44 @@
+"""What the writers of a module share: its constants and flags, and what became of each field of the Plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from dsconf.formats.fsdp2.emit import Alias, Constant, Needed, Omitted
+from dsconf.formats.outcome import Landing
+from dsconf.plan import Plan, Unresolved
+
+
+class Draft:
+    """A module in the making."""
+
+    def __init__(self, plan: Plan, labels: Mapping[str, str]) -> None:
+        """`labels` says for each field of the Plan where its value comes from."""
+        self.plan = plan
+        self.labels = labels
+        self.flags: dict[str, bool] = {}
+        self.constants: dict[str, Constant | Needed | Alias | Omitted] = {}
+        self.landings: dict[str, Landing] = {}
+
+    def set(self, name: str, field: str, value: object, annotation: str, target: str, note: str = "") -> None:
+        """Give a constant its value, or make it a parameter; the field lands exactly."""
+        if isinstance(value, Unresolved):
+            self.constants[name] = Needed(annotation)
+            action = f"pass {name.lower()}, or translate with --set {value.key}=VALUE"
+            self.landings[field] = Landing("needs-value", f"{target.format('...')}", note, action)
+        else:
+            self.constants[name] = Constant(source_of(value), self.labels[field])
+            self.landings[field] = Landing("exact", target.format(value), note)
+
+    def given(self, *names: str) -> str:
+        """The keyword arguments that a call needs for those of the constants that are parameters."""
+        needed = [name.lower() for name in names if isinstance(self.constants.get(name), Needed)]
+        return "".join(f", {name}=..." for name in needed)
+
+
+def source_of(value: object) -> str:
+    """A value as Python; JSON numbers may be too large for a float."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)

@@ -1,0 +1,28 @@
+"""How to start the script that uses a module."""
+
+from __future__ import annotations
+
+from dsconf.plan import Plan
+
+
+def launch_lines(plan: Plan) -> list[str]:
+    """The command for the machines that are known, as lines of the docstring; none where they are not."""
+    world = plan.launch.world_size or plan.batch.world_size
+    if world is None:
+        return []
+    each = plan.launch.gpus_per_node
+    if each is None or world <= each:
+        where = " on one node" if each is None else ""
+        return ["", f"For {world} ranks{where}:", "", f"    torchrun --nproc-per-node {world} train.py"]
+    nodes = -(-world // each)
+    command = (
+        f"torchrun --nnodes {nodes} --nproc-per-node {each} --rdzv-backend c10d --rdzv-endpoint HOST:29500"
+    )
+    return [
+        "",
+        f"For {world} ranks, on each of {nodes} nodes, HOST being one of them:",
+        "",
+        f"    {command} train.py",
+        "",
+        f"Under Slurm put srun --nodes {nodes} --ntasks-per-node 1 before it.",
+    ]

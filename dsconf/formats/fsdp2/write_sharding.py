@@ -1,0 +1,65 @@
+"""Writes what is divided over the ranks, and what rests in CPU memory."""
+
+from __future__ import annotations
+
+from dsconf.formats.fsdp2.draft import Draft
+from dsconf.formats.fsdp2.emit import Constant
+from dsconf.formats.outcome import Landing
+
+BACKENDS = "cpu:gloo,cuda:nccl"
+_ONCE = "weights are gathered once per optimizer step"
+_TRAFFIC = {
+    "nothing": "gradients are reduced on the last micro batch only",
+    "optimizer": f"{_ONCE}, gradients reduced on the last micro batch only",
+    "gradients": f"{_ONCE}, gradients reduced on each micro batch",
+    "parameters": "",
+}
+
+
+def write_sharding(draft: Draft) -> None:
+    """Write how blocks are wrapped, when weights are freed and when gradients are reduced."""
+    draft.flags["NAMED_BLOCKS"] = bool(draft.plan.wrapping.block_classes)
+    if draft.plan.wrapping.block_classes:
+        draft.constants["BLOCK_CLASSES"] = Constant(repr(draft.plan.wrapping.block_classes), "--blocks")
+    sharding = draft.plan.sharding
+    whole = sharding.partition != "parameters"
+    counted = whole and draft.plan.batch.accumulation != 1
+    last = sharding.partition in ("nothing", "optimizer")
+    draft.flags.update(
+        REPLICATED=sharding.partition == "nothing",
+        FROZEN_WHOLE=whole,
+        COUNTED=counted,
+        REDUCED_LAST=last,
+        LEFT_GATHERED=sharding.reshard_after_forward is not True,
+    )
+    group = not isinstance(sharding.reshard_after_forward, bool)
+    field = "sharding.reshard_after_forward" if group else "sharding.partition"
+    value = repr(sharding.reshard_after_forward)
+    draft.constants["RESHARD_AFTER_FORWARD"] = Constant(value, draft.labels[field])
+    target = f"fully_shard(block, reshard_after_forward={value}), then the root"
+    mesh = "fully_shard over a mesh of (ranks, 1): every rank holds the whole training state"
+    draft.landings["sharding.partition"] = Landing(
+        "exact",
+        mesh if sharding.partition == "nothing" else target,
+        _TRAFFIC[sharding.partition] if counted else "",
+    )
+    if group:
+        note = f"after the forward pass each group of {value} ranks keeps the weights, divided among them"
+        draft.landings[field] = Landing("close", f"reshard_after_forward={value}", note)
+
+
+def write_offload(draft: Draft) -> None:
+    """Write the CPUOffloadPolicy."""
+    offload = draft.plan.offload
+    both = offload.parameters and offload.optimizer
+    draft.flags["OFFLOADED"] = offload.parameters or offload.optimizer
+    if not draft.flags["OFFLOADED"]:
+        return
+    draft.constants["PIN_MEMORY"] = Constant(repr(offload.pinned), draft.labels["offload.pinned"])
+    target = f"CPUOffloadPolicy(pin_memory={offload.pinned})"
+    rest = "parameters and gradients" if offload.optimizer else "optimizer state and step"
+    note = "" if both else f"{rest} move to CPU memory as well: it is all or nothing; no number changes"
+    group = f'start with dist.init_process_group("{BACKENDS}")'
+    landing = Landing("exact" if both else "approximate", target, note, group)
+    draft.landings["offload.parameters"] = draft.landings["offload.optimizer"] = landing
+    draft.landings["offload.pinned"] = Landing("exact", target)

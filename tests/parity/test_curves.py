@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import pytest
 
 from dsconf.formats.outcome import FIDELITY
 
+from .bench import AS_IS, NEEDS_DEEPSPEED, Bench, Config, config
 from .compare import Parity, Tolerance, Verdict
 from .run import run_cases
-from .test_fsdp2 import AS_IS, Bench, Config, config
 
-pytestmark = [
-    pytest.mark.parity,
-    pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="needs the extra verify"),
-]
+pytestmark = NEEDS_DEEPSPEED
 
 
 def optimizer(kind: str, precision: str = "fp32", **params: Any) -> Config:

@@ -2,117 +2,37 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-from collections.abc import Mapping
-from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
 from configs import ALL_AUTO
 
-from dsconf.config.context import Context
-from dsconf.translate.run import translate
+from .bench import (
+    ACTIVE_CLIP,
+    AS_IS,
+    CLIPPED,
+    EVALUATED,
+    LLAMA,
+    NEEDS_DEEPSPEED,
+    RESUMED,
+    TORCH_ADAMW,
+    USUAL,
+    Bench,
+    Config,
+    Edits,
+    config,
+    without,
+)
+from .compare import Crash, Mismatch, Parity, Verdict
+from .run import run_cases
 
-from .compare import Crash, Mismatch, Parity, Tolerance, Verdict
-from .run import Case, run_cases
-
-pytestmark = [
-    pytest.mark.parity,
-    pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="needs the extra verify"),
-]
-
-Config = dict[str, Any]
-Edits = Mapping[str, str]
-
-STEPS = 8
-LLAMA = Path(__file__).parent / "llama.py"
-ACTIVE_CLIP = Tolerance(loss=2e-6, update=1e-4, norm=1e-6)
-AS_IS = {
-    "fp32": Tolerance(loss=2e-6, update=1e-4, norm=1e-5),
-    "bf16": Tolerance(loss=5e-3, update=0.05, norm=2e-3),
-}
-"""What the report of a translation says of an overall outcome "close"."""
-
-
-def config(precision: str, steps: int, **changes: Any) -> Config:
-    """ZeRO-3 with everything in motion: weight decay, a changing lr, an odd number of micro batches."""
-    base: Config = {
-        "train_micro_batch_size_per_gpu": 2,
-        "gradient_accumulation_steps": steps,
-        "gradient_clipping": 1000.0,
-        "optimizer": {
-            "type": "AdamW",
-            "params": {"lr": 1e-2, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1},
-        },
-        "scheduler": {
-            "type": "WarmupDecayLR",
-            "params": {
-                "warmup_min_lr": 1e-3,
-                "warmup_max_lr": 1e-2,
-                "warmup_num_steps": 4,
-                "total_num_steps": 12,
-            },
-        },
-        "zero_optimization": {"stage": 3},
-    }
-    if precision == "bf16":
-        base["bf16"] = {"enabled": True}
-        base["data_types"] = {"grad_accum_dtype": "fp32"}
-    return base | deepcopy(changes)
-
+pytestmark = NEEDS_DEEPSPEED
 
 WARMUP = {
     "type": "WarmupLR",
     "params": {"warmup_max_lr": 2e-2, "warmup_num_steps": 5, "warmup_type": "linear"},
 }
 OWN_PEAK = {"type": "WarmupLR", "params": {"warmup_num_steps": 6}}
-TORCH_ADAMW = {"type": "AdamW", "params": {"lr": 1e-2, "weight_decay": 0.1, "torch_adam": True}}
-
-
-def without(source: Config, key: str) -> Config:
-    """A copy of a config without one key."""
-    return {name: value for name, value in source.items() if name != key}
-
-
-class Bench:
-    """Translates configs into a folder and makes cases of them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.overall: dict[str, str] = {}
-
-    def emit(self, name: str, source: Config, edits: Edits, tail: str) -> Path:
-        """Write the module of `source`, changed by `edits`, each of which has to apply exactly once."""
-        stem = name.replace(" ", "-")
-        origin = self.folder / f"{stem}.json"
-        origin.write_text(json.dumps(source), encoding="utf-8")
-        done = translate(str(origin), "fsdp2", Context(), {}, ())
-        assert done.report.supported, [item for item in done.report.items if item.outcome == "unsupported"]
-        self.overall[name] = done.report.overall
-        code = done.code
-        for old, new in edits.items():
-            assert code.count(old) == 1, f"{name}: {old!r} stands {code.count(old)} times in the module"
-            code = code.replace(old, new)
-        module = self.folder / f"{stem}.py"
-        module.write_text(code + tail.replace("FOLDER", str(self.folder)), encoding="utf-8")
-        return module
-
-    def case(
-        self,
-        name: str,
-        run: Config,
-        source: Config | None = None,
-        edits: Edits | None = None,
-        tail: str = "",
-        **settings: Any,
-    ) -> Case:
-        """A case that trains `run` with DeepSpeed, against the module of `source` (the same, if not given)."""
-        module = self.emit(name, source or run, edits or {}, tail)
-        return Case(id=name, config=run, module=module, **{"steps": STEPS, "exact": True, **settings})
-
-
 GIVEN = """
 _parallelize, _build_optimizer = parallelize, build_optimizer
 _build_scheduler, _train_step = build_scheduler, train_step
@@ -143,40 +63,6 @@ def build_optimizer(model):
     return torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 """
 
-RESUMED = """
-
-_train_step, _done = train_step, []
-
-
-def train_step(model, optimizer, scheduler, micro_batches, loss_fn):
-    if len(_done) == 4:
-        save_checkpoint("FOLDER/checkpoint", model, optimizer, scheduler, step=4)
-        with torch.no_grad():
-            for param in model.parameters():
-                param.zero_()
-                for state in optimizer.state[param].values():
-                    state.fill_(7)
-        scheduler.last_epoch = 0
-        optimizer.param_groups[0]["lr"] = 123.0
-        assert load_checkpoint("FOLDER/checkpoint", model, optimizer, scheduler) == 4
-    _done.append(True)
-    return _train_step(model, optimizer, scheduler, micro_batches, loss_fn)
-"""
-
-EVALUATED = """
-
-_train_step = train_step
-
-
-def train_step(model, optimizer, scheduler, micro_batches, loss_fn):
-    losses = evaluate(model, micro_batches, loss_fn)
-    result = _train_step(model, optimizer, scheduler, micro_batches, loss_fn)
-    assert torch.equal(torch.stack(losses), torch.stack(result["losses"]))
-    assert model.training
-    return result
-"""
-
-
 LEFT_TO_TRAINER: Config = ALL_AUTO | {
     "fp16": {"enabled": "auto", "loss_scale": 0, "initial_scale_power": 16},
     "data_types": {"grad_accum_dtype": "fp32"},
@@ -190,8 +76,6 @@ ROUNDLESS: Config = {
 }
 """What turns off the roundings of DeepSpeed that torch does not have."""
 BF16, FP32 = config("bf16", 3), config("fp32", 3)
-CLIPPED = {"gradient_clipping": 0.1}
-USUAL: Config = {"gradient_clipping": 1.0, "data_types": {}}
 
 EXACT: dict[str, dict[str, Any]] = {
     f"{precision}-gas{steps}-{load}": {"run": config(precision, steps), "load_dtype": load}

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import pytest
 
 from dsconf.formats.outcome import FIDELITY, Outcome
 
-from .compare import Crash, Mismatch, Parity, Tolerance, Verdict
-from .run import run_cases
-from .test_fsdp2 import (
+from .bench import (
     ACTIVE_CLIP,
     AS_IS,
     EVALUATED,
     LLAMA,
+    NEEDS_DEEPSPEED,
     RESUMED,
     TORCH_ADAMW,
     USUAL,
@@ -24,11 +22,10 @@ from .test_fsdp2 import (
     Edits,
     config,
 )
+from .compare import Crash, Mismatch, Parity, Tolerance, Verdict
+from .run import run_cases
 
-pytestmark = [
-    pytest.mark.parity,
-    pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="needs the extra verify"),
-]
+pytestmark = NEEDS_DEEPSPEED
 
 Cells = dict[str, dict[str, Any]]
 

@@ -18,6 +18,7 @@ _TRAFFIC = {
 
 def write_sharding(draft: Draft) -> None:
     """Write how blocks are wrapped, when weights are freed and when gradients are reduced."""
+    draft.flags["SEPARATE_ENDS"] = draft.plan.wrapping.separate_ends
     draft.flags["NAMED_BLOCKS"] = bool(draft.plan.wrapping.block_classes)
     if draft.plan.wrapping.block_classes:
         draft.constants["BLOCK_CLASSES"] = Constant(repr(draft.plan.wrapping.block_classes), "--blocks")

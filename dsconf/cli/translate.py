@@ -65,6 +65,7 @@ def command(
     Exit status: 0 written, 1 a setting is unsupported (no code without --force), 2 SOURCE is unusable.
     """
     from dsconf.document.write import write_text
+    from dsconf.formats.fsdp2.torch_names import OLDEST, exists
     from dsconf.lint.report import reporter
     from dsconf.translate.markdown import render_markdown
     from dsconf.translate.run import Refused, translate
@@ -74,6 +75,13 @@ def command(
         if not name.isidentifier():
             raise click.BadParameter(f"{name!r} is no class name", param_hint="--blocks")
     context = Circumstances(options).context(source)
+    if context.torch_version is not None and not exists(
+        "torch.distributed.fsdp.fully_shard", context.torch_version
+    ):
+        needed = f"it needs {OLDEST} or newer"
+        raise click.BadParameter(
+            f"torch {context.torch_version} has no public FSDP2: {needed}", param_hint="--torch-version"
+        )
     overrides = dict(_setting(text, context) for text in settings)
     try:
         done = translate(source, target, context, overrides, blocks, numerics=numerics, style=style)

@@ -85,7 +85,13 @@ def translate(
     launch = Launch(world_size=context.world_size, gpus_per_node=context.gpus_per_node)
     wrapping = reading.plan.wrapping.model_copy(update={"block_classes": tuple(blocks)})
     plan = reading.plan.model_copy(update={"wrapping": wrapping, "launch": launch})
-    writing = write(plan, _origin(path, reading, numerics), _labels(config, reading), style)
+    writing = write(
+        plan,
+        _origin(path, reading, numerics),
+        _labels(config, reading),
+        style=style,
+        torch=context.torch_version,
+    )
     return Translation(writing.code, assemble(config, reading, writing.landings, target, numerics))
 
 

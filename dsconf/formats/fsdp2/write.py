@@ -10,15 +10,13 @@ from dsconf.formats.fsdp2.draft import Draft
 from dsconf.formats.fsdp2.emit import Constant, emit
 from dsconf.formats.fsdp2.launch import launch_lines
 from dsconf.formats.fsdp2.minimal import duties, reminders
+from dsconf.formats.fsdp2.torch_names import ON_CPU, numbers
 from dsconf.formats.fsdp2.write_optimizer import write_optimizer
 from dsconf.formats.fsdp2.write_precision import write_precision, write_scaling
 from dsconf.formats.fsdp2.write_schedule import SCHEDULE_CONSTANTS, write_schedule
 from dsconf.formats.fsdp2.write_sharding import BACKENDS, write_offload, write_sharding
 from dsconf.formats.outcome import Landing
 from dsconf.plan import OPTIMIZERS, Plan, Unresolved
-
-TORCH = "2.9"
-"""The oldest torch on which the parity runs hold (2.9.1, on gloo; 2.7.1 sums gradients there instead of averaging)."""
 
 
 class Writing(NamedTuple):
@@ -28,15 +26,17 @@ class Writing(NamedTuple):
     landings: dict[str, Landing]
 
 
-def write(plan: Plan, origin: str, labels: Mapping[str, str], style: Style = "module") -> Writing:
+def write(
+    plan: Plan, origin: str, labels: Mapping[str, str], *, style: Style = "module", torch: str | None = None
+) -> Writing:
     """Write a Plan as a module.
 
     `origin` is the first line of its docstring; `labels` says for each field of the Plan where its value comes from,
     for the comments. `style` is the whole module, or its parallelize alone: what its script has to do stands in the
-    docstring, and as the action of each field. Fields that FSDP2 code can't express land as "unsupported", and the code
-    goes without them.
+    docstring, and as the action of each field. `torch` is the version that has to have all names; None: the newest.
+    Fields that FSDP2 code can't express land as "unsupported", and the code goes without them.
     """
-    return _Writer(plan, labels).run(origin, style)
+    return _Writer(plan, labels, torch).run(origin, style)
 
 
 class _Writer(Draft):
@@ -104,6 +104,11 @@ class _Writer(Draft):
 
     # ---- docstrings ----------------------------------------------------------------------------------
 
+    def _where(self) -> str:
+        if numbers(self.oldest_torch) < numbers(ON_CPU):
+            return f", on CUDA (nccl); on CPU (gloo) from {ON_CPU}"
+        return ", on CUDA (nccl) and CPU (gloo)"
+
     def _short_docstring(self, origin: str) -> str:
         """The docstring of a module with parallelize alone; what is left to the script becomes actions, too."""
         left = duties(self)
@@ -112,7 +117,7 @@ class _Writer(Draft):
         lines = [
             origin,
             "",
-            f"For torch >= {TORCH}. On every rank, after init_process_group:",
+            f"For torch >= {self.oldest_torch}{self._where()}. On every rank, after init_process_group:",
             "",
             f"    model = parallelize(model, device{self.given('PARAM_DTYPE')})",
             "",
@@ -137,7 +142,7 @@ class _Writer(Draft):
         lines = [
             origin,
             "",
-            f"For torch >= {TORCH}, on CUDA (nccl) and CPU (gloo). In a script that torchrun starts, on every rank:",
+            f"For torch >= {self.oldest_torch}{self._where()}. In a script that torchrun starts, on every rank:",
             "",
             f"    dist.init_process_group({backends})",
             f"    model = parallelize(model, device{self.given('PARAM_DTYPE')})",

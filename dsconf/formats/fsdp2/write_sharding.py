@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dsconf.formats.fsdp2.draft import Draft
 from dsconf.formats.fsdp2.emit import Constant
+from dsconf.formats.fsdp2.torch_names import exists
 from dsconf.formats.outcome import Landing
 
 BACKENDS = "cpu:gloo,cuda:nccl"
@@ -28,7 +29,7 @@ def write_sharding(draft: Draft) -> None:
     last = sharding.partition in ("nothing", "optimizer")
     draft.flags.update(
         REPLICATED=sharding.partition == "nothing",
-        FROZEN_WHOLE=whole,
+        FROZEN_WHOLE=whole and exists("torch.distributed.fsdp.fully_shard(ignored_params)", draft.torch),
         COUNTED=counted,
         REDUCED_LAST=last,
         LEFT_GATHERED=sharding.reshard_after_forward is not True,

@@ -92,7 +92,7 @@ def translate(
         style=style,
         torch=context.torch_version,
     )
-    return Translation(writing.code, assemble(config, reading, writing.landings, target, numerics))
+    return Translation(writing.code, assemble(config, reading, writing, target, numerics))
 
 
 def _is_removed(config: Config, path: str) -> bool:

@@ -24,6 +24,8 @@ class Writing(NamedTuple):
 
     code: str
     landings: dict[str, Landing]
+    torch: str
+    """The oldest torch that it is for."""
 
 
 def write(
@@ -62,7 +64,7 @@ class _Writer(Draft):
             code = emit(self._short_docstring(origin), functions[:1], self.flags, self.constants)
         else:
             code = emit(self._docstring(origin), functions, self.flags, self.constants)
-        return Writing(code, self.landings)
+        return Writing(code, self.landings, self.oldest_torch)
 
     # ---- one field -----------------------------------------------------------------------------------
 

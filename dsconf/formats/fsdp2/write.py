@@ -45,7 +45,12 @@ class _Writer(Draft):
         self._clipping()
         loaded = [] if self.flags["MIXED_PRECISION"] else ["loaded_dtype"]
         kept = ["frozen"] if self.flags["FROZEN_WHOLE"] else []
-        functions = [("sharding", ["find_blocks", *loaded, "prepare", *kept, "parallelize"])]
+        functions = [("sharding", ["find_blocks", *loaded, "prepare", *kept])]
+        self.flags["FINISHED"] = any(self.flags[flag] for flag in _FINISHED)
+        if self.flags["FINISHED"]:
+            cast = ["cast_inputs"] if self.flags["INPUTS_CAST"] else []
+            functions.append(("finish", [*cast, "finish"]))
+        functions.append(("sharding", ["parallelize"]))
         if self.plan.optimizer is not None:
             functions += write_optimizer(self, self.plan.optimizer)
         functions += write_schedule(self, self.plan.schedule)
@@ -123,4 +128,5 @@ class _Writer(Draft):
 
 
 _OPTIMIZER = dict.fromkeys(argument.upper() for taken in OPTIMIZERS.values() for argument in taken)
+_FINISHED = ("AUTOCAST", "INPUTS_CAST", "BUFFERS_CAST", "BUFFERS_KEPT", "SUMMED")
 _STEP = ("GRADIENT_ACCUMULATION_STEPS", "CLIP_NORM")

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from dsconf.config.dtypes import short_name
 from dsconf.formats.deepspeed.notes import Notes
 from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Remark
-from dsconf.plan import Dtype, LossScaling
+from dsconf.plan import Dtype, LossScaling, Precision
 
 _SECTION = "torch_autocast."
 _ENABLED, _DTYPE = f"{_SECTION}enabled", f"{_SECTION}dtype"
 _MODULES = f"{_SECTION}lower_precision_safe_modules"
+AUTOCAST_FIELDS = {_DTYPE: "precision.autocast", _ENABLED: "precision.autocast"}
+"""The field of the Plan that each key goes to."""
+
 _REDUCE = "communication_data_type"
 _OFF = f"--set {_ENABLED}=false"
 _GRAD_SCALER = LossScaling(scale=65536.0, window=2000, hysteresis=1, refill=False, minimum=1.0)
 """What torch.amp.GradScaler does by itself, but for the minimum, which it does not have."""
 
 
-class Autocast(NamedTuple):
-    """What autocast makes of a step."""
-
-    dtype: Dtype
-    reduce: Dtype | None
-    """Gradients between GPUs, where autocast decides that."""
-    scaling: LossScaling | None
-
-
-def read_autocast(notes: Notes, compute: object) -> Autocast | None:
-    """Autocast in the forward pass; None where it is off, or not translated."""
+def read_autocast(notes: Notes, precision: Precision) -> Precision:
+    """What autocast in the forward pass makes of the dtypes of a step; the same where it is off, or not translated."""
+    compute = precision.compute
     on = notes.config.knows(_ENABLED) and notes.config.value(_ENABLED) is True
     written = notes.config.value(_DTYPE) if on else None
     dtype = short_name(written) if isinstance(written, str) else None
@@ -44,7 +37,7 @@ def read_autocast(notes: Notes, compute: object) -> Autocast | None:
                 if notes.config.present(key) and key not in {item.key for item in notes.items}:
                     note = "torch_autocast is left out"
                     notes.items.append(Item(key, notes.config.raw(key), "unsupported", note=note))
-        return None
+        return precision
     kind: Dtype = "fp16" if dtype == "fp16" else "bf16"
     if kind == "fp16":
         note = (
@@ -52,7 +45,12 @@ def read_autocast(notes: Notes, compute: object) -> Autocast | None:
             "and its scale does not fall at stages 1 to 3, where grad_norm is that of the scaled gradient"
         )
         notes.remarks[_DTYPE] = Remark("approximate", note)
-    return Autocast(kind, _reduction(notes, compute, kind), _GRAD_SCALER if kind == "fp16" else None)
+    changes = {
+        "autocast": kind,
+        "reduce": _reduction(notes, compute, kind) or precision.reduce,
+        "scaling": _GRAD_SCALER if kind == "fp16" else precision.scaling,
+    }
+    return precision.model_copy(update=changes)
 
 
 def _refusal(notes: Notes, compute: object, dtype: str | None) -> tuple[str, str, str] | None:

@@ -7,7 +7,6 @@ from typing import Any
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.arguments import OPTIMIZER_ARGUMENTS
 from dsconf.formats.deepspeed.notes import Notes
-from dsconf.formats.deepspeed.read_precision import has_bf16_masters
 from dsconf.formats.reading import Default, Remark
 from dsconf.plan import OPTIMIZERS, Optimizer, Unresolved
 
@@ -94,7 +93,7 @@ class _Optimizer:
         if said:
             self._remark("close" if kernel else "exact", "; ".join(said))
         optimizer = self._optimizer(name, "lr", "betas", "eps", "weight_decay")
-        if kernel and has_bf16_masters(self.notes):
+        if kernel and self.notes.bf16_masters:
             path, note = (
                 f"{_PREFIX}fused",
                 "as DeepSpeed's kernel it computes in fp32 and rounds bf16 weights once",

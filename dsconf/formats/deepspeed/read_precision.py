@@ -6,8 +6,7 @@ from typing import Any
 
 from dsconf.config.dtypes import short_name
 from dsconf.document.node import UNKNOWN
-from dsconf.formats.deepspeed.notes import NOT_FINITE, Notes
-from dsconf.formats.deepspeed.read_autocast import read_autocast
+from dsconf.formats.deepspeed.notes import BF16_MASTERS, NOT_FINITE, Notes
 from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Default, Remark
 from dsconf.plan import LossScaling, Plan, Precision, Unresolved
@@ -17,8 +16,6 @@ PRECISION_FIELDS = {
     "fp16.enabled": "precision.compute",
     "communication_data_type": "precision.reduce",
     "data_types.grad_accum_dtype": "precision.accumulate",
-    "torch_autocast.dtype": "precision.autocast",
-    "torch_autocast.enabled": "precision.autocast",
     "bf16.bf16_master_weights_and_grads": "precision.masters",
     "fp16.auto_cast": "precision.casts_inputs",
     "data_types.buffer_dtype": "precision.buffers",
@@ -32,12 +29,11 @@ PRECISION_FIELDS = {
 }
 """The field of the Plan that each key goes to."""
 
-_BF16_MASTERS = "bf16.bf16_master_weights_and_grads"
 _SCALING = tuple(key for key, field in PRECISION_FIELDS.items() if field.startswith("precision.scaling"))
 
 
 def read_precision(notes: Notes) -> Precision:
-    """Dtypes of parameters, gradients and buffers, autocast, and the loss scale."""
+    """Dtypes of parameters, gradients, buffers and inputs; in fp16 the loss scale, too."""
     compute: Any = notes.facts.value("precision")
     if compute is UNKNOWN:
         open_ = "bf16.enabled" if notes.config.raw("bf16.enabled") == "auto" else "fp16.enabled"
@@ -50,18 +46,16 @@ def read_precision(notes: Notes) -> Precision:
     scaling = _scaling(notes) if compute == "fp16" else None
     if scaling is None:
         notes.leave(*_SCALING)
-    autocast = read_autocast(notes, compute)
     buffers, fp32_buffers = _buffers(notes, compute)
     return Precision(
         compute=compute,
-        reduce=autocast.reduce if autocast and autocast.reduce else _dtype(notes, "communication_data_type"),
+        reduce=_dtype(notes, "communication_data_type"),
         accumulate=_dtype(notes, "data_types.grad_accum_dtype"),
-        autocast=autocast.dtype if autocast else None,
         masters=_masters(notes, compute),
         casts_inputs=_casts_inputs(notes, compute),
         buffers=buffers,
         fp32_buffers=fp32_buffers,
-        scaling=autocast.scaling if autocast and autocast.scaling else scaling,
+        scaling=scaling,
     )
 
 
@@ -100,22 +94,15 @@ def _dtype(notes: Notes, path: str) -> Any:
     return None
 
 
-def has_bf16_masters(notes: Notes) -> bool:
-    """Whether the optimizer updates weights in bf16."""
-    on = notes.facts.value("precision") == "bf16" and notes.config.value(_BF16_MASTERS) is True
-    # The optimizer that DeepSpeed takes for fp32 accumulation at stage 1 has fp32 masters in any case.
-    return on and notes.facts.value("bf16_optimizer") is not True
-
-
 def _masters(notes: Notes, compute: object) -> Any:
     """The dtype of the weights that the optimizer updates."""
-    path, states, fp16 = _BF16_MASTERS, "bf16.bf16_optimizer_states", "fp16.fp16_master_weights_and_grads"
+    path, states, fp16 = BF16_MASTERS, "bf16.bf16_optimizer_states", "fp16.fp16_master_weights_and_grads"
     if compute == "fp16" and notes.config.value(fp16) is True:
         note = (
             "torch's optimizers keep their moments in the dtype of the weights, and fp16 loses the small ones"
         )
         notes.unsupported(fp16, note, f"--set {fp16}=false keeps weights, gradients and moments in fp32")
-    if not has_bf16_masters(notes):
+    if not notes.bf16_masters:
         notes.leave(path)
         if compute == "bf16" and notes.config.value(path) is True:
             for key in (path, states):

@@ -22,6 +22,13 @@ FLAGS = {
     "REPLICATED": False,
     "FROZEN_WHOLE": False,
     "OFFLOADED": False,
+    "WIDE_MASTERS": True,
+    "FINISHED": False,
+    "AUTOCAST": False,
+    "INPUTS_CAST": False,
+    "BUFFERS_CAST": False,
+    "BUFFERS_KEPT": False,
+    "SUMMED": False,
     "DECAYS": True,
     "LINEAR": False,
     "OWN_MAX_LR": True,
@@ -45,6 +52,10 @@ CONSTANTS: dict[str, Constant | Needed | Alias | Omitted] = {
     "PARAM_DTYPE": Constant("torch.bfloat16", "b"),
     "REDUCE_DTYPE": Constant("torch.bfloat16", "c"),
     "BLOCK_CLASSES": Constant("('Block',)", "d"),
+    "GROUP_SIZE": Constant("1", "q"),
+    "AUTOCAST_DTYPE": Constant("torch.bfloat16", "r"),
+    "BUFFER_DTYPE": Constant("torch.bfloat16", "s"),
+    "FP32_BUFFERS": Constant("'router'", "t"),
     "RESHARD_AFTER_FORWARD": Constant("True", "k"),
     "PIN_MEMORY": Constant("True", "l"),
     "WARMUP_MIN_LR": Constant("0.0", "e"),
@@ -84,6 +95,7 @@ LION = ("lion", ["Lion", "build_optimizer"])
 MUON = ("muon", ["MuonAndAdam", "build_optimizer"])
 UNCORRECTED = ("uncorrected_adam", ["UncorrectedAdam", "build_optimizer"])
 SHARDING = ("sharding", ["find_blocks", "loaded_dtype", "prepare", "frozen", "parallelize"])
+FINISH = ("finish", ["cast_inputs", "finish"])
 LOSS_SCALE = ("loss_scale", ["LossScaler", "loss_scaler"])
 STEP = ("step", ["train_step", "evaluate"])
 
@@ -144,6 +156,8 @@ def test_an_alias_stands_for_the_other_constant() -> None:
     code = emit("x", [SHARDING], FLAGS, CONSTANTS | {"REDUCE_DTYPE": Alias("PARAM_DTYPE")})
     assert "reduce_dtype=PARAM_DTYPE" in code
     assert "REDUCE_DTYPE" not in code
+    code = emit("x", [SHARDING], FLAGS, CONSTANTS | {"REDUCE_DTYPE": Alias("torch.float32")})
+    assert "reduce_dtype=torch.float32" in code
 
 
 def test_an_argument_of_a_flag_is_there_or_left_out() -> None:
@@ -188,7 +202,7 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
     checkpoint = ("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"])
     number = 0
     parts = (
-        *(SHARDING, SCHEDULER, CYCLE, COSINE, RANGE, LION, UNCORRECTED, MUON),
+        *(SHARDING, FINISH, SCHEDULER, CYCLE, COSINE, RANGE, LION, UNCORRECTED, MUON),
         *(STEP, LOSS_SCALE, checkpoint),
     )
     for part, wanted in parts:
@@ -196,7 +210,10 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
         own = [flag for flag in FLAGS if f"if {flag}:" in text or f"if {flag} else" in text]
         for values in product((False, True), repeat=len(own)):
             flags = FLAGS | dict(zip(own, values, strict=True))
+            if part == "finish" and not any(values):  # it has nothing to do then
+                continue
             dropped = {
+                "cast_inputs": not flags["INPUTS_CAST"],
                 "loaded_dtype": flags["MIXED_PRECISION"],
                 "frozen": not flags["FROZEN_WHOLE"],
                 "CycledMomentum": not flags["MOVES_MOMENTUM"],
@@ -204,12 +221,13 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
             chosen = [name for name in wanted if not dropped.get(name)]
             above = [ABSOLUTE] if "AbsoluteLR" in text else []
             above += [LOSS_SCALE] if flags["DYNAMIC"] and part != "loss_scale" else []
+            above += [FINISH] if flags["FINISHED"] and part != "finish" else []
             code = emit("x", [*above, (part, chosen)], flags, CONSTANTS)
             compile(code, "module", "exec")
             assert not names(code) & set(FLAGS)
             (tmp_path / f"m{number}.py").write_text(code, encoding="utf-8")
             number += 1
-    assert number == 2**7 + 8 + 16 + 2 + 2 + 2 + 2 + 2 + 2**6 + 2 + 2
+    assert number == 2**9 + 2**5 - 1 + 8 + 16 + 2 + 2 + 2 + 2 + 2 + 2**6 + 2 + 2
     ruff = [
         sys.executable,
         "-m",

@@ -195,9 +195,13 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
 
 def master_dtype(config: Config) -> torch.dtype:
     """Return the dtype of the parameters that the optimizer updates."""
-    if config.get("bf16", {}).get("bf16_master_weights_and_grads"):
-        return torch.bfloat16
-    return torch.float16 if config.get("fp16", {}).get("fp16_master_weights_and_grads") else torch.float32
+    low = config.get("bf16", {}).get("bf16_master_weights_and_grads")
+    # At stage 1 fp32 accumulation makes DeepSpeed take another optimizer, with fp32 masters in any case.
+    wide = (
+        config["zero_optimization"]["stage"] == 1
+        and config.get("data_types", {}).get("grad_accum_dtype") == "fp32"
+    )
+    return torch.bfloat16 if low and not wide else torch.float32
 
 
 def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -> dict[str, Tensor]:

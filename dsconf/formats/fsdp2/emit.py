@@ -14,7 +14,7 @@ _PARTS = Path(__file__).parent / "parts"
 _FUTURE = "__future__"
 _OWN = "dsconf."
 """Where parts take each other's definitions from, which the module has itself."""
-_STANDARD = ("math", "collections", "pathlib", "typing")
+_STANDARD = ("math", "re", "collections", "pathlib", "typing")
 
 _NONE = cst.MaybeSentinel.DEFAULT
 _WIDEST_CALL = 100

@@ -263,7 +263,7 @@ def types(**section: Any) -> dict[str, Any]:
         ),
         (
             FP32 | {"communication_data_type": "bf16"},
-            "REDUCE_DTYPE = torch.bfloat16  # communication",
+            "REDUCE_DTYPE = torch.bfloat16  # comm",
             "= torch.float32",
         ),
     ],
@@ -307,7 +307,7 @@ def test_settings_of_zero_and_their_outcomes(source: dict[str, Any], expected: d
         (zero(stage=0) | FP32_ONLY | AUTOCAST, {"torch_autocast.dtype": "exact"}),
         (
             zero(stage=2) | FP32_ONLY | AUTOCAST,
-            {"torch_autocast.dtype": "close", "torch_autocast.enabled": "close"},
+            {"torch_autocast.dtype": "close", "torch_autocast.enabled": "exact"},
         ),
         (FP32 | AUTOCAST, {"torch_autocast.dtype": "approximate"}),
         (zero(stage=3) | AUTOCAST, {"torch_autocast.dtype": "exact"}),

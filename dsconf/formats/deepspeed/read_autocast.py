@@ -11,7 +11,7 @@ from dsconf.plan import Dtype, LossScaling, Precision
 _SECTION = "torch_autocast."
 _ENABLED, _DTYPE = f"{_SECTION}enabled", f"{_SECTION}dtype"
 _MODULES = f"{_SECTION}lower_precision_safe_modules"
-AUTOCAST_FIELDS = {_DTYPE: "precision.autocast", _ENABLED: "precision.autocast"}
+AUTOCAST_FIELDS = {_DTYPE: "precision.autocast"}
 """The field of the Plan that each key goes to."""
 
 _REDUCE = "communication_data_type"
@@ -31,13 +31,15 @@ def read_autocast(notes: Notes, precision: Precision) -> Precision:
         key, *why = refusal
         notes.unsupported(key, *why)
     if not on or refusal is not None:
-        notes.leave(_ENABLED, _DTYPE)
+        notes.leave(_DTYPE)
         if on:
             for key in (_ENABLED, _DTYPE, _MODULES):
                 if notes.config.present(key) and key not in {item.key for item in notes.items}:
                     note = "torch_autocast is left out"
                     notes.items.append(Item(key, notes.config.raw(key), "unsupported", note=note))
         return precision
+    note = "around the model's forward pass, as in DeepSpeed not around the loss"
+    notes.items.append(Item(_ENABLED, True, "exact", "torch.autocast", note))
     kind: Dtype = "fp16" if dtype == "fp16" else "bf16"
     if kind == "fp16":
         note = (

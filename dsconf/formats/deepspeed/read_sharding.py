@@ -104,7 +104,14 @@ def _remark_on_stage_0(notes: Notes) -> None:
         note = "DeepSpeed 0.19.8 does not scale the loss at stage 0, but divides the gradients by the scale"
         notes.unsupported(path, note, f"--set {path}=1 trains as fp16 is meant to")
     elif precision == "fp32":
-        notes.remarks[path] = Remark("exact", NOT_FINITE)
+        on = (
+            notes.config.knows("torch_autocast.enabled")
+            and notes.config.value("torch_autocast.enabled") is True
+        )
+        if not (
+            on and notes.facts.value("autocast_format") == "fp16"
+        ):  # its gradient scaler looks for infinities
+            notes.remarks[path] = Remark("exact", NOT_FINITE)
     else:
         note = (
             "DeepSpeed's optimizer takes a step with zero gradients before the first one: weights decay once, and "

@@ -54,7 +54,7 @@ def _autocast(draft: Draft) -> None:
         return
     field, dtype = "precision.autocast", DTYPES[precision.autocast]
     draft.constants["AUTOCAST_DTYPE"] = Constant(dtype, draft.labels[field])
-    target = f"torch.autocast(device.type, dtype={dtype}) around the model's forward pass"
+    target = f"torch.autocast(device.type, dtype={dtype})"
     reduced = precision.reduce if precision.compute == "fp32" else None
     if draft.plan.sharding.partition == "parameters" and precision.compute == "fp32":
         note = (

@@ -126,5 +126,5 @@ def _overall_note(overall: Outcome, plan: Plan) -> str:
     if overall == "exact":
         return _EQUAL
     if overall == "close":
-        return _CLOSE[plan.precision.compute if isinstance(plan.precision.compute, str) else "bf16"]
+        return _CLOSE[plan.precision.coarsest]
     return "what is marked approximate says how it differs" if overall == "approximate" else ""

@@ -154,6 +154,14 @@ def master_weights(deepspeed: Any, engine: Any) -> dict[str, Tensor]:
     return weights
 
 
+def loss_scale(engine: Any) -> list[float]:
+    """Return the scale of the loss, if it has one."""
+    optimizer = engine.optimizer
+    scaler = engine.torch_autocast_z0_gradscaler or getattr(optimizer, "torch_autocast_gradscaler", None)
+    scale = scaler.get_scale() if scaler else getattr(optimizer, "loss_scale", None)
+    return [] if scale in (None, 1.0) else [float(scale)]
+
+
 def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -> dict[str, Tensor]:
     """Train with the real DeepSpeed."""
     deepspeed: Any = importlib.import_module("deepspeed")  # slow, and only this side needs it
@@ -168,8 +176,7 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
         for step in range(job.steps):
             trace.lrs.append(float(engine.optimizer.param_groups[0]["lr"]))
             skipped_before = engine.skipped_steps
-            if getattr(engine.optimizer, "loss_scale", None) not in (None, 1.0):
-                trace.scales.append(float(engine.optimizer.loss_scale))
+            trace.scales += loss_scale(engine)
             loss_fn = loss_of_step(job, workload, step)
             for batch in workload.batches(step, dist.get_rank(), dist.get_world_size(), micro, accum):
                 loss = loss_fn(engine, batch.to(DEVICE))
@@ -183,6 +190,18 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
         return weights
     finally:
         F.linear = linear  # ZeRO-3 replaces it for the whole process
+        deepspeed.runtime.torch_autocast.TORCH_AUTOCAST_INITIALIZED = False  # set for the whole process, too
+
+
+def master_dtype(config: Config) -> torch.dtype:
+    """Return the dtype of the parameters that the optimizer updates."""
+    low = config.get("bf16", {}).get("bf16_master_weights_and_grads")
+    # At stage 1 fp32 accumulation makes DeepSpeed take another optimizer, with fp32 masters in any case.
+    wide = (
+        config["zero_optimization"]["stage"] == 1
+        and config.get("data_types", {}).get("grad_accum_dtype") == "fp32"
+    )
+    return torch.bfloat16 if low and not wide else torch.float32
 
 
 def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -> dict[str, Tensor]:
@@ -206,7 +225,7 @@ def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -
             trace.scales.append(float(result["loss_scale"]))
     state = {name: tensor for name, tensor in module.full_state_dict(model).items() if name in names}
     masters = {n: t.dtype for n, t in state.items() if not n.startswith(tuple(job.freeze))}
-    wrong = {name: dtype for name, dtype in masters.items() if dtype != torch.float32}
+    wrong = {name: dtype for name, dtype in masters.items() if dtype != master_dtype(job.config)}
     trace.problems += [f"full_state_dict has {name} in {dtype}" for name, dtype in wrong.items()]
     return state
 

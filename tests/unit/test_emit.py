@@ -24,6 +24,13 @@ FLAGS = {
     "ROUNDED_MASTERS": True,
     "SEPARATE_ENDS": False,
     "OFFLOADED": False,
+    "WIDE_MASTERS": True,
+    "FINISHED": False,
+    "AUTOCAST": False,
+    "INPUTS_CAST": False,
+    "BUFFERS_CAST": False,
+    "BUFFERS_KEPT": False,
+    "SUMMED": False,
     "DECAYS": True,
     "LINEAR": False,
     "OWN_MAX_LR": True,
@@ -47,6 +54,10 @@ CONSTANTS: dict[str, Constant | Needed | Alias | Omitted] = {
     "PARAM_DTYPE": Constant("torch.bfloat16", "b"),
     "REDUCE_DTYPE": Constant("torch.bfloat16", "c"),
     "BLOCK_CLASSES": Constant("('Block',)", "d"),
+    "GROUP_SIZE": Constant("1", "q"),
+    "AUTOCAST_DTYPE": Constant("torch.bfloat16", "r"),
+    "BUFFER_DTYPE": Constant("torch.bfloat16", "s"),
+    "FP32_BUFFERS": Constant("'router'", "t"),
     "RESHARD_AFTER_FORWARD": Constant("True", "k"),
     "PIN_MEMORY": Constant("True", "l"),
     "WARMUP_MIN_LR": Constant("0.0", "e"),
@@ -86,6 +97,7 @@ LION = ("lion", ["Lion", "build_optimizer"])
 MUON = ("muon", ["MuonAndAdam", "build_optimizer"])
 UNCORRECTED = ("uncorrected_adam", ["UncorrectedAdam", "build_optimizer"])
 SHARDING = ("sharding", ["find_blocks", "find_units", "loaded_dtype", "prepare", "frozen", "parallelize"])
+FINISH = ("finish", ["cast_inputs", "finish"])
 LOSS_SCALE = ("loss_scale", ["LossScaler", "loss_scaler"])
 STEP = ("step", ["train_step", "evaluate"])
 
@@ -146,6 +158,8 @@ def test_an_alias_stands_for_the_other_constant() -> None:
     code = emit("x", [SHARDING], FLAGS, CONSTANTS | {"REDUCE_DTYPE": Alias("PARAM_DTYPE")})
     assert "reduce_dtype=PARAM_DTYPE" in code
     assert "REDUCE_DTYPE" not in code
+    code = emit("x", [SHARDING], FLAGS, CONSTANTS | {"REDUCE_DTYPE": Alias("torch.float32")})
+    assert "reduce_dtype=torch.float32" in code
 
 
 def test_an_argument_of_a_flag_is_there_or_left_out() -> None:
@@ -202,6 +216,7 @@ NEEDS = {
 def possible(flags: dict[str, bool]) -> bool:
     """Whether the writer can set these flags together."""
     needed = all(flags[above] for flag, above in NEEDS.items() if flags[flag])
+    needed = needed and (flags["WIDE_MASTERS"] or flags["ROUNDED_MASTERS"])
     return needed and not (flags["SEPARATE_ENDS"] and flags["FROZEN_WHOLE"])
 
 
@@ -210,7 +225,7 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
     checkpoint = ("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"])
     number = 0
     parts = (
-        *(SHARDING, SCHEDULER, CYCLE, COSINE, RANGE, LION, UNCORRECTED, MUON),
+        *(SHARDING, FINISH, SCHEDULER, CYCLE, COSINE, RANGE, LION, UNCORRECTED, MUON),
         *(STEP, LOSS_SCALE, checkpoint),
     )
     for part, wanted in parts:
@@ -220,7 +235,10 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
             flags = FLAGS | dict(zip(own, values, strict=True))
             if part == "sharding" and not possible(flags):
                 continue
+            if part == "finish" and not any(values):  # it has nothing to do then
+                continue
             dropped = {
+                "cast_inputs": not flags["INPUTS_CAST"],
                 "loaded_dtype": flags["MIXED_PRECISION"],
                 "find_units": not flags["SEPARATE_ENDS"],
                 "frozen": not flags["FROZEN_WHOLE"],
@@ -229,12 +247,13 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
             chosen = [name for name in wanted if not dropped.get(name)]
             above = [ABSOLUTE] if "AbsoluteLR" in text else []
             above += [LOSS_SCALE] if flags["DYNAMIC"] and part != "loss_scale" else []
+            above += [FINISH] if flags["FINISHED"] and part != "finish" else []
             code = emit("x", [*above, (part, chosen)], flags, CONSTANTS)
             compile(code, "module", "exec")
             assert not names(code) & set(FLAGS)
             (tmp_path / f"m{number}.py").write_text(code, encoding="utf-8")
             number += 1
-    assert number == 8 * 5 * 4 + 8 + 16 + 2 + 2 + 2 + 2 + 2 + 2**6 + 2 + 2
+    assert number == 8 * 7 * 4 * 2 + 2**5 - 1 + 8 + 16 + 2 + 2 + 2 + 2 + 2 + 2**6 + 2 + 2
     ruff = [
         sys.executable,
         "-m",

@@ -39,7 +39,6 @@ _ON_CPU = "it acts on NVMe only"
 _RECOMPUTED = "activation_checkpointing."
 _OFFLOAD_ALL = "use offload_optimizer and offload_param of zero_optimization instead"
 MONITORS = ("tensorboard", "wandb", "comet", "csv_monitor")
-_MASTERS = "16-bit masters are not translated yet"
 
 FATES: dict[str, Fate] = {
     **_hints(
@@ -160,25 +159,20 @@ FATES: dict[str, Fate] = {
         "loss_scale initial_scale_power loss_scale_window hysteresis consecutive_hysteresis min_loss_scale",
         "only dynamic loss scaling reads it",
     ),
-    "fp16.auto_cast": Fate("unsupported", "inputs that are cast to fp16 are not translated yet", (False,)),
-    "fp16.fp16_master_weights_and_grads": Fate("unsupported", _MASTERS, (False,)),
-    "bf16.bf16_master_weights_and_grads": Fate("unsupported", _MASTERS, (False,)),
-    "bf16.bf16_optimizer_states": Fate("unsupported", _MASTERS, (False,)),
+    "fp16.auto_cast": Fate("no-effect", "inputs stay as they are"),
+    "fp16.fp16_master_weights_and_grads": Fate("no-effect", "the masters are in fp32"),
+    "bf16.bf16_master_weights_and_grads": Fate("no-effect", "the masters are in fp32"),
+    "bf16.bf16_optimizer_states": Fate("no-effect", "they have the dtype of the masters, fp32"),
     "bf16.immediate_grad_update": Fate("no-effect", "only DeepSpeed's BF16_Optimizer reads it, at stage 1"),
     "bf16.check_grad_overflow": Fate(
         "no-effect", "a step whose norm is not finite is left out, whatever this says"
     ),
-    "torch_autocast": Fate("unsupported", "torch_autocast is not translated yet"),
-    "data_types.buffer_dtype": Fate("unsupported", "a dtype of buffers is not translated yet", (None,)),
+    "torch_autocast.enabled": Fate("no-effect", "it is off"),
+    "data_types.buffer_dtype": Fate("no-effect", "buffers stay as they were loaded"),
     "data_types.param_dtype": Fate("no-effect", "it has to be the dtype that the precision section gives"),
-    "data_types.keep_in_fp32_modules": Fate(
-        "unsupported", "modules kept in fp32 are not translated yet", ("auto", [])
-    ),
+    "data_types.keep_in_fp32_modules": Fate("no-effect", "buffers stay as they were loaded"),
     "gradient_predivide_factor": Fate(
         "no-effect", "it divides before the reduction and multiplies after it: the mean stays"
-    ),
-    "gradient_allreduce_op": Fate(
-        "unsupported", "gradients that are summed are not translated yet", ("mean",)
     ),
     "sequence_parallel_size": Fate("unsupported", "sequence parallelism is not translated", (1, None)),
     "data_parallel_size": Fate("unsupported", "a mesh of DeepSpeed's is not translated", (None,)),
@@ -240,12 +234,12 @@ SWITCHED = {
     "zero_optimization.offload_optimizer": ("zero_optimization.offload_optimizer.device", "none"),
     "fp16": ("fp16.enabled", False),
     "bf16": ("bf16.enabled", False),
+    "torch_autocast": ("torch_autocast.enabled", False),
     "compile": ("compile.deepcompile", False),
 }
 """Sections that act only while a key has another value than the one named."""
 
 ENABLED = {
-    "torch_autocast": ("torch_autocast.enabled",),
     **{name: (f"{name}.enabled",) for name in (*MONITORS, "flops_profiler")},
     "hybrid_engine": ("hybrid_engine.enabled",),
     "expert_parallel": ("expert_parallel.enabled",),

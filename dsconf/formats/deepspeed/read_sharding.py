@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dsconf.formats.deepspeed.fate import NVME
+from dsconf.config.tables import spec_at
+from dsconf.formats.deepspeed.fate import NVME, TRAFFIC
 from dsconf.formats.deepspeed.notes import NOT_FINITE, Notes
 from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Default, Remark
@@ -13,6 +14,8 @@ from dsconf.plan import Offload, Sharding
 SHARDING_FIELDS = {
     "zero_optimization.stage": "sharding.partition",
     "zero_optimization.zero_hpz_partition_size": "sharding.reshard_after_forward",
+    "zero_optimization.mics_shard_size": "sharding.group",
+    "gradient_allreduce_op": "sharding.sums_gradients",
     "zero_optimization.offload_param.device": "offload.parameters",
     "zero_optimization.offload_param.pin_memory": "offload.pinned",
     "zero_optimization.offload_optimizer.device": "offload.optimizer",
@@ -45,8 +48,53 @@ def read_sharding(notes: Notes) -> Sharding:
     partition = _PARTITIONS[int(stage)]
     if stage != 3 or not isinstance(ranks, int) or ranks <= 1:
         notes.leave(group)
-        return Sharding(partition=partition, reshard_after_forward=stage == 3)
-    return Sharding(partition=partition, reshard_after_forward=ranks)
+        ranks = 0
+    return Sharding(
+        partition=partition,
+        reshard_after_forward=ranks or stage == 3,
+        group=_group(notes, int(stage)),
+        sums_gradients=_sums(notes, int(stage)),
+    )
+
+
+def _group(notes: Notes, stage: int) -> int | None:
+    """The ranks of a group of MiCS, which older versions have."""
+    path, hierarchical = (
+        "zero_optimization.mics_shard_size",
+        "zero_optimization.mics_hierarchical_params_gather",
+    )
+    if not notes.config.knows(path) or spec_at(notes.config.table, path)[1].get("status") == "removed":
+        notes.leave(path)
+        return None
+    size = notes.config.value(path)
+    for key, note in ((hierarchical, TRAFFIC), (path, "MiCS acts at stage 3, in groups of ranks")):
+        if notes.config.present(key) and (
+            key == hierarchical or stage != 3 or not isinstance(size, int) or size < 1
+        ):
+            notes.items.append(Item(key, notes.config.raw(key), "no-effect", note=note))
+    if stage != 3 or not isinstance(size, int) or size < 1:
+        notes.leave(path)
+        return None
+    return size
+
+
+def _sums(notes: Notes, stage: int) -> bool:
+    """Whether gradients are added up; a word on factors that cancel out."""
+    factor = notes.config.value("gradient_predivide_factor")
+    world = notes.config.context.world_size
+    scaled = (
+        isinstance(factor, int | float)
+        and factor > 1
+        and notes.config.value("prescale_gradients") is not True
+    )
+    if stage == 3 and scaled and world in (None, factor):
+        note = (
+            "the emitted code has the mean; on as many ranks as this factor says, DeepSpeed 0.19.8 forgets to "
+            f"multiply by it again at ZeRO-3, so that its gradients are {factor} times too small"
+        )
+        path = "gradient_predivide_factor"
+        notes.items.append(Item(path, notes.config.raw(path), "approximate", note=note))
+    return str(notes.config.value("gradient_allreduce_op")).lower() == "sum"
 
 
 def _remark_on_stage_0(notes: Notes) -> None:
@@ -56,7 +104,14 @@ def _remark_on_stage_0(notes: Notes) -> None:
         note = "DeepSpeed 0.19.8 does not scale the loss at stage 0, but divides the gradients by the scale"
         notes.unsupported(path, note, f"--set {path}=1 trains as fp16 is meant to")
     elif precision == "fp32":
-        notes.remarks[path] = Remark("exact", NOT_FINITE)
+        on = (
+            notes.config.knows("torch_autocast.enabled")
+            and notes.config.value("torch_autocast.enabled") is True
+        )
+        if not (
+            on and notes.facts.value("autocast_format") == "fp16"
+        ):  # its gradient scaler looks for infinities
+            notes.remarks[path] = Remark("exact", NOT_FINITE)
     else:
         note = (
             "DeepSpeed's optimizer takes a step with zero gradients before the first one: weights decay once, and "

@@ -52,7 +52,13 @@ class _Writer(Draft):
         ends = ["find_units"] if self.flags["SEPARATE_ENDS"] else []
         loaded = [] if self.flags["MIXED_PRECISION"] else ["loaded_dtype"]
         kept = ["frozen"] if self.flags["FROZEN_WHOLE"] else []
-        functions = [("sharding", ["find_blocks", *ends, *loaded, "prepare", *kept, "parallelize"])]
+        functions = [("sharding", ["find_blocks", *ends, *loaded, "prepare", *kept])]
+        self.flags["FINISHED"] = any(self.flags[flag] for flag in _FINISHED)
+        if self.flags["FINISHED"]:
+            cast = ["cast_inputs"] if self.flags["INPUTS_CAST"] else []
+            functions.append(("finish", [*cast, "finish"]))
+        functions.append(("sharding", ["parallelize"]))
+        alone = list(functions)
         if self.plan.optimizer is not None:
             functions += write_optimizer(self, self.plan.optimizer)
         functions += write_schedule(self, self.plan.schedule)
@@ -61,7 +67,7 @@ class _Writer(Draft):
         functions.append(("step", ["train_step", "evaluate"]))
         functions.append(("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"]))
         if style == "minimal":
-            code = emit(self._short_docstring(origin), functions[:1], self.flags, self.constants)
+            code = emit(self._short_docstring(origin), alone, self.flags, self.constants)
         else:
             code = emit(self._docstring(origin), functions, self.flags, self.constants)
         return Writing(code, self.landings, self.oldest_torch)
@@ -160,4 +166,5 @@ class _Writer(Draft):
 
 
 _OPTIMIZER = dict.fromkeys(argument.upper() for taken in OPTIMIZERS.values() for argument in taken)
+_FINISHED = ("AUTOCAST", "INPUTS_CAST", "BUFFERS_CAST", "BUFFERS_KEPT", "SUMMED")
 _STEP = ("GRADIENT_ACCUMULATION_STEPS", "CLIP_NORM")

@@ -28,7 +28,7 @@ def write_sharding(draft: Draft) -> None:
     counted = whole and draft.plan.batch.accumulation != 1
     last = sharding.partition in ("nothing", "optimizer")
     draft.flags.update(
-        REPLICATED=sharding.partition == "nothing",
+        REPLICATED=sharding.partition == "nothing" or sharding.group is not None,
         FROZEN_WHOLE=whole and exists("torch.distributed.fsdp.fully_shard(ignored_params)", draft.torch),
         COUNTED=counted,
         REDUCED_LAST=last,
@@ -45,6 +45,20 @@ def write_sharding(draft: Draft) -> None:
         mesh if sharding.partition == "nothing" else target,
         _TRAFFIC[sharding.partition] if counted else "",
     )
+    if draft.flags["REPLICATED"]:
+        own = "sharding.group" if sharding.group else "sharding.partition"
+        draft.constants["GROUP_SIZE"] = Constant(repr(sharding.group or 1), draft.labels[own])
+    if sharding.group is not None:
+        target = f"a mesh of (ranks / {sharding.group}, {sharding.group}): each group holds the whole state"
+        note = "compared with ZeRO-3, whose numbers MiCS has but for the order in which it adds up gradients"
+        draft.landings["sharding.group"] = Landing("close", target, note)
+    draft.flags["SUMMED"] = sharding.sums_gradients
+    target = "set_gradient_divide_factor(1.0): gradients are added up" if sharding.sums_gradients else ""
+    note = "" if sharding.sums_gradients else "FSDP2 averages gradients, too"
+    draft.landings["sharding.sums_gradients"] = Landing("exact", target, note)
+    if sharding.sums_gradients:
+        for setter in ("set_gradient_divide_factor", "set_force_sum_reduction_for_comms"):
+            draft.has(f"torch.distributed.fsdp.FSDPModule.{setter}", "sharding.sums_gradients")
     if group:
         note = f"after the forward pass each group of {value} ranks keeps the weights, divided among them"
         draft.landings[field] = Landing("close", f"reshard_after_forward={value}", note)

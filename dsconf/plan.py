@@ -210,6 +210,8 @@ class Wrapping(_Frozen):
     """Class names; empty: not known."""
     separate_ends: bool = False
     """Whether embeddings and heads outside of the blocks are units of their own, where no weight is tied."""
+    unused_parameters: bool = False
+    """Whether a GPU may leave parameters without a gradient that another one uses, as in a mixture of experts."""
 
 
 class Launch(_Frozen):

@@ -20,15 +20,24 @@ from dsconf.document.write import write_text
 
 FILE = Path(__file__).parents[1] / "dsconf" / "formats" / "transformers" / "architectures.json"
 TASKS = (
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
     "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
-    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
     "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
     "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
     "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
     "MODEL_MAPPING_NAMES",
 )
-"""The first of these that has a `model_type` says what is built."""
+"""The first of these whose class of a `model_type` can be built says what is built."""
+
+LACKING: dict[str, dict[str, Any]] = {
+    "esm": {"vocab_size": 33, "pad_token_id": 1},
+    "hunyuan_v1_dense": {"head_dim": 128},
+    "hunyuan_v1_moe": {"head_dim": 128},
+    "ministral": {"head_dim": 128},
+    "nemotron": {"num_key_value_heads": 8},
+}
+"""What a model needs that its default config does not say."""
 
 Entry = dict[str, Any]
 
@@ -37,10 +46,12 @@ def main() -> int:
     """Write the file."""
     entries = {}
     for model_type in model_types():
-        try:
-            entries[model_type] = entry_of(build(model_type))
-        except Exception as error:
-            sys.stderr.write(f"{model_type}: {type(error).__name__}: {str(error).strip()[:80]!r}\n")
+        for name in classes_of(model_type):
+            try:
+                entries[model_type] = entry_of(build(model_type, name))
+                break
+            except Exception as error:
+                sys.stderr.write(f"{model_type} {name}: {type(error).__name__}: {str(error).strip()[:80]!r}\n")
     write_text(FILE, text_of(split(entries)))
     return 0
 
@@ -51,16 +62,21 @@ def model_types() -> list[str]:
     return sorted({name for task in TASKS for name in getattr(auto, task)})
 
 
-def build(model_type: str, **changes: Any) -> Any:
-    """A model without weights, from the default config with `changes`."""
-    torch, transformers = (importlib.import_module(name) for name in ("torch", "transformers"))
+def classes_of(model_type: str) -> list[str]:
+    """The names of its classes, by task."""
     auto = importlib.import_module("transformers.models.auto.modeling_auto")
+    names = [found for task in TASKS if (found := getattr(auto, task).get(model_type)) is not None]
+    return list(dict.fromkeys(name if isinstance(name, str) else name[0] for name in names))
+
+
+def build(model_type: str, name: str, **changes: Any) -> Any:
+    """A model without weights, from the default config with `changes`."""
+    torch, transformers = (importlib.import_module(module) for module in ("torch", "transformers"))
     transformers.logging.set_verbosity_error()
-    name = next(names[model_type] for task in TASKS if model_type in (names := getattr(auto, task)))
-    config = transformers.CONFIG_MAPPING[model_type](**changes)
+    config = transformers.CONFIG_MAPPING[model_type](**LACKING.get(model_type, {}) | changes)
     with warnings.catch_warnings(), torch.device("meta"):
         warnings.simplefilter("ignore")
-        return getattr(transformers, name if isinstance(name, str) else name[0])(config)
+        return getattr(transformers, name)(config)
 
 
 def entry_of(model: Any) -> Entry:

@@ -23,6 +23,7 @@ from dsconf.lint.index import load_rules
 from dsconf.plan import Launch
 from dsconf.translate.numerics import recommended
 from dsconf.translate.report import Report, assemble
+from dsconf.translate.wrapping import choose
 
 
 class Refused(Exception):
@@ -83,16 +84,16 @@ def translate(
     if numerics == "pytorch":
         reading = recommended(reading)
     launch = Launch(world_size=context.world_size, gpus_per_node=context.gpus_per_node)
-    wrapping = reading.plan.wrapping.model_copy(update={"block_classes": tuple(blocks)})
-    plan = reading.plan.model_copy(update={"wrapping": wrapping, "launch": launch})
+    chosen = choose(blocks, context, reading.plan.wrapping)
+    plan = reading.plan.model_copy(update={"wrapping": chosen.wrapping, "launch": launch})
     writing = write(
         plan,
         _origin(path, reading, numerics),
-        _labels(config, reading),
+        _labels(config, reading) | chosen.labels,
         style=style,
         torch=context.torch_version,
     )
-    return Translation(writing.code, assemble(config, reading, writing.landings, target, numerics))
+    return Translation(writing.code, assemble(config, reading, writing.landings, target, numerics, chosen))
 
 
 def _is_removed(config: Config, path: str) -> bool:

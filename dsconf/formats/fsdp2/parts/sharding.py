@@ -8,7 +8,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
 from torch.distributed.tensor import DTensor
 
 FIXED_WORLD = False
@@ -20,6 +26,7 @@ FROZEN_WHOLE = False
 ROUNDED_MASTERS = True
 SEPARATE_ENDS = False
 OFFLOADED = False
+UNUSED_PARAMETERS = False
 
 WORLD_SIZE = 2
 PARAM_DTYPE = torch.bfloat16
@@ -130,4 +137,7 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
             ignored_params=frozen(module) if FROZEN_WHOLE else None,
             reshard_after_forward=RESHARD_AFTER_FORWARD,
         )
+    if UNUSED_PARAMETERS:
+        assert isinstance(model, FSDPModule)
+        model.set_reduce_scatter_unused_params(True)  # an expert without tokens has no gradient on that rank
     return model

@@ -23,7 +23,7 @@ from dsconf.lint.index import load_rules
 from dsconf.plan import Launch
 from dsconf.translate.numerics import recommended
 from dsconf.translate.report import Report, assemble
-from dsconf.translate.wrapping import choose
+from dsconf.translate.wrapping import choose, divided
 
 
 class Refused(Exception):
@@ -85,11 +85,13 @@ def translate(
         reading = recommended(reading)
     launch = Launch(world_size=context.world_size, gpus_per_node=context.gpus_per_node)
     chosen = choose(blocks, context, reading.plan.wrapping)
-    plan = reading.plan.model_copy(update={"wrapping": chosen.wrapping, "launch": launch})
+    parallelism, labels = divided(reading.plan.parallelism, chosen, context.model)
+    update = {"wrapping": chosen.wrapping, "parallelism": parallelism, "launch": launch}
+    plan = reading.plan.model_copy(update=update)
     writing = write(
         plan,
         _origin(path, reading, numerics),
-        _labels(config, reading) | chosen.labels,
+        _labels(config, reading) | chosen.labels | labels,
         style=style,
         torch=context.torch_version,
     )

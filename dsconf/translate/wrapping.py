@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dsconf.config.context import Context, Model
+from dsconf.formats.fsdp2.write_parallelism import INSTEAD
 from dsconf.formats.transformers.architectures import Architecture, architecture, transformers_version
-from dsconf.plan import Wrapping
+from dsconf.plan import Parallelism, Wrapping
 
 _OPTION = "--model"
 _VERSION = "--transformers-version"
@@ -58,6 +59,35 @@ def choose(blocks: Sequence[str], context: Context, wrapping: Wrapping) -> Chose
         label = f"{_OPTION} config.json: {known.model_type}"
         return Chosen(wrapping.model_copy(update={"block_classes": known.blocks}), label, known)
     return Chosen(wrapping, "", known, _unknown(model))
+
+
+def divided(parallelism: Parallelism, chosen: Chosen, model: Model | None) -> tuple[Parallelism, dict[str, str]]:
+    """Complete tensor parallelism by the plan of a known model; also the labels that say where it is from, or missing."""
+    known = chosen.known
+    action = ""
+    if parallelism.tensor <= 1:
+        return parallelism, {}
+    if model is None or model.model_type is None:
+        why = "which layers are divided depends on the model"
+        action = f"give its config.json with {_OPTION}"
+    elif known is None or not known.block_styles:
+        why = f"transformers {transformers_version()} has no plan of tensor parallelism for {model.model_type}"
+    elif model.architecture not in (None, known.model):
+        why = f"the plan of tensor parallelism is that of {known.model}, not of {model.architecture}"
+    elif {*chosen.wrapping.block_classes} != {*known.blocks}:
+        why = f"the plan of tensor parallelism is for blocks of class {' and '.join(known.blocks)}"
+        action = "leave --blocks out"
+    elif any(heads % parallelism.tensor for heads in model.heads):
+        why = f"{' and '.join(map(str, model.heads))} attention heads don't divide by {parallelism.tensor}"
+        action = "choose an autotp_size that divides them"
+    else:
+        tied = known.tied if model.tied is None else model.tied
+        # A head that is one parameter with the embedding stays whole, as that does.
+        root = {} if tied else dict(known.root_styles)
+        styles = {"block_styles": dict(known.block_styles), "root_styles": root}
+        return parallelism.model_copy(update=styles), {"parallelism.block_styles": chosen.label}
+    action = action or INSTEAD
+    return parallelism, {"parallelism.block_styles": why, "parallelism.action": action}
 
 
 def _known(model: Model) -> Architecture | None:

@@ -7,6 +7,7 @@ from dsconf.config.effective import Config
 from dsconf.formats.deepspeed.leftover import leftovers
 from dsconf.formats.deepspeed.notes import Notes
 from dsconf.formats.deepspeed.read_optimizer import read_optimizer
+from dsconf.formats.deepspeed.read_parallelism import PARALLELISM_FIELDS, read_parallelism
 from dsconf.formats.deepspeed.read_precision import PRECISION_FIELDS, read_precision, remark_on_rounding
 from dsconf.formats.deepspeed.read_schedule import read_schedule
 from dsconf.formats.deepspeed.read_sharding import SHARDING_FIELDS, read_offload, read_sharding
@@ -19,6 +20,7 @@ FIELDS = {
     "gradient_accumulation_steps": "batch.accumulation",
     **PRECISION_FIELDS,
     **SHARDING_FIELDS,
+    **PARALLELISM_FIELDS,
     "gradient_clipping": "clipping.max_norm",
     "optimizer.type": "optimizer.name",
     "scheduler.type": "schedule.name",
@@ -46,6 +48,7 @@ class _Reader(Notes):
             optimizer=optimizer,
             schedule=schedule,
             clipping=self._clipping(),
+            parallelism=read_parallelism(self),
         )
         remark_on_rounding(self, plan)
         self.items += leftovers(self.config, plan, set(self.fields), self.items)

@@ -16,6 +16,9 @@ from torch.distributed.fsdp import (
     fully_shard,
 )
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import parallelize_module
+
+from dsconf.formats.fsdp2.parts.tensor_parallel import BLOCK_STYLES, ROOT_STYLES, meshes
 
 FIXED_WORLD = False
 MIXED_PRECISION = True
@@ -27,6 +30,7 @@ ROUNDED_MASTERS = True
 SEPARATE_ENDS = False
 OFFLOADED = False
 UNUSED_PARAMETERS = False
+TENSOR_PARALLEL = False
 
 WORLD_SIZE = 2
 PARAM_DTYPE = torch.bfloat16
@@ -106,13 +110,16 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
     if ANY_PRECISION:
         if PARAM_DTYPE not in (torch.float32, torch.bfloat16):
             raise ValueError("fp16 needs loss scaling: translate with --set fp16.enabled=true")
-    if REPLICATED:
-        # Groups of one rank: nothing is divided, gradients are averaged over all of them.
-        mesh = init_device_mesh(
-            device.type, (dist.get_world_size(), 1), mesh_dim_names=("replicas", "shards")
-        )
+    if TENSOR_PARALLEL:
+        mesh, tensor_mesh = meshes(device)
     else:
-        mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
+        if REPLICATED:
+            # Groups of one rank: nothing is divided, gradients are averaged over all of them.
+            mesh = init_device_mesh(
+                device.type, (dist.get_world_size(), 1), mesh_dim_names=("replicas", "shards")
+            )
+        else:
+            mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
     if MIXED_PRECISION:
         policy = MixedPrecisionPolicy(
             param_dtype=PARAM_DTYPE,
@@ -129,6 +136,8 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
         offload = CPUOffloadPolicy(pin_memory=PIN_MEMORY and device.type != "cpu")
     for module in [*find_units(model), model] if SEPARATE_ENDS else [*find_blocks(model), model]:
         prepare(module, device)
+        if TENSOR_PARALLEL:
+            parallelize_module(module, tensor_mesh, ROOT_STYLES if module is model else BLOCK_STYLES)
         fully_shard(
             module,
             mesh=mesh,

@@ -51,7 +51,9 @@ def main() -> int:
                 entries[model_type] = entry_of(build(model_type, name))
                 break
             except Exception as error:
-                sys.stderr.write(f"{model_type} {name}: {type(error).__name__}: {str(error).strip()[:80]!r}\n")
+                sys.stderr.write(
+                    f"{model_type} {name}: {type(error).__name__}: {str(error).strip()[:80]!r}\n"
+                )
     write_text(FILE, text_of(split(entries)))
     return 0
 
@@ -124,8 +126,8 @@ def shares(module: Any, places: dict[int, list[str]], path: str) -> bool:
 def block_classes(model: Any) -> list[str]:
     """The classes of the repeated layers, none of which contains another.
 
-    Those that transformers itself keeps on one device, as far as they are elements of a list; where there are none, those
-    of the longest list by parameters. Layers without parameters or with tied ones are left out.
+    Those that transformers itself keeps on one device, as far as they are elements of a list; where there are none,
+    those of the longest list by parameters. Layers without parameters or with tied ones are left out.
     """
     places: dict[int, list[str]] = {}
     for name, param in model.named_parameters(remove_duplicate=False):
@@ -137,9 +139,7 @@ def block_classes(model: Any) -> list[str]:
     if not found:
         found = largest_list(layers) - tied
     outer = [(path, module) for path, module in model.named_modules() if type(module).__name__ in found]
-    inner = {
-        type(below).__name__ for _, module in outer for below in module.modules() if below is not module
-    }
+    inner = {type(below).__name__ for _, module in outer for below in module.modules() if below is not module}
     return sorted(found - inner)
 
 
@@ -207,7 +207,9 @@ def split(entries: dict[str, Entry]) -> dict[str, Entry]:
         parts = {
             name: part
             for name, part in entry.get("parts", {}).items()
-            if part != model_type and own.issuperset(blocks := entries.get(part, {}).get("blocks", ())) and blocks
+            if part != model_type
+            and own.issuperset(blocks := entries.get(part, {}).get("blocks", ()))
+            and blocks
         }
         for part in parts.values():
             own -= set(entries[part]["blocks"])

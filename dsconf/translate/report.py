@@ -115,7 +115,9 @@ def assemble(
     if note and version is not None:
         note += f", with DeepSpeed {NEWEST}"
     file, other = config.document.path, difference(reading.plan, numerics)
-    return Report("deepspeed", target, file, overall, note, items, version is not None, numerics, other, blocks)
+    return Report(
+        "deepspeed", target, file, overall, note, items, version is not None, numerics, other, blocks
+    )
 
 
 def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, Landing]) -> Item:

@@ -30,7 +30,9 @@ class Chosen(NamedTuple):
         """What the writer needs to say of the fields of the Plan."""
         labels = {"wrapping.block_classes": self.label}
         if self.known is not None and self.known.experts:
-            before = f", before {_VERSION} {transformers_version()}" if self.known.experts == "stacked" else ""
+            before = (
+                f", before {_VERSION} {transformers_version()}" if self.known.experts == "stacked" else ""
+            )
             which = f"an expert without tokens has no gradient on its rank ({self.known.model_type}{before})"
             labels["wrapping.unused_parameters"] = which
         return labels
@@ -50,9 +52,7 @@ def choose(blocks: Sequence[str], context: Context, wrapping: Wrapping) -> Chose
     if known is not None:
         wrapping = wrapping.model_copy(update={"unused_parameters": _leaves_unused(known, context)})
     if blocks:
-        return Chosen(
-            wrapping.model_copy(update={"block_classes": tuple(blocks)}), "--blocks", known
-        )
+        return Chosen(wrapping.model_copy(update={"block_classes": tuple(blocks)}), "--blocks", known)
     if model is None:
         return Chosen(wrapping, "", known)
     if known is not None and known.blocks:
@@ -61,8 +61,10 @@ def choose(blocks: Sequence[str], context: Context, wrapping: Wrapping) -> Chose
     return Chosen(wrapping, "", known, _unknown(model))
 
 
-def divided(parallelism: Parallelism, chosen: Chosen, model: Model | None) -> tuple[Parallelism, dict[str, str]]:
-    """Complete tensor parallelism by the plan of a known model; also the labels that say where it is from, or missing."""
+def divided(
+    parallelism: Parallelism, chosen: Chosen, model: Model | None
+) -> tuple[Parallelism, dict[str, str]]:
+    """Complete tensor parallelism by the plan of a known model; also the labels that say where it is from."""
     known = chosen.known
     action = ""
     if parallelism.tensor <= 1:
@@ -71,7 +73,9 @@ def divided(parallelism: Parallelism, chosen: Chosen, model: Model | None) -> tu
         why = "which layers are divided depends on the model"
         action = f"give its config.json with {_OPTION}"
     elif known is None or not known.block_styles:
-        why = f"transformers {transformers_version()} has no plan of tensor parallelism for {model.model_type}"
+        why = (
+            f"transformers {transformers_version()} has no plan of tensor parallelism for {model.model_type}"
+        )
     elif model.architecture not in (None, known.model):
         why = f"the plan of tensor parallelism is that of {known.model}, not of {model.architecture}"
     elif {*chosen.wrapping.block_classes} != {*known.blocks}:
@@ -104,7 +108,7 @@ def _unknown(model: Model) -> str:
 
 
 def _leaves_unused(known: Architecture, context: Context) -> bool:
-    """Whether experts may be modules that are not called: so in older transformers, where newer ones stack their weights."""
+    """Whether experts may be modules that are not called: in older transformers, where newer ones stack them."""
     if known.experts != "stacked":
         return known.experts == "listed"
     version = context.transformers_version

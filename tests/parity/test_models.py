@@ -127,6 +127,8 @@ def test_experts_that_a_rank_leaves_unused_need_their_zeros(verdicts: dict[str, 
 
 
 @pytest.mark.parametrize("name", [*CLOSE, *TENSOR])
-def test_the_report_calls_it_close(benches: dict[str, Bench], verdicts: dict[str, Verdict], name: str) -> None:
+def test_the_report_calls_it_close(
+    benches: dict[str, Bench], verdicts: dict[str, Verdict], name: str
+) -> None:
     assert verdicts[name]
     assert benches[(CLOSE | TENSOR)[name][0]].overall[name] == "close"

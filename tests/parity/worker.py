@@ -164,11 +164,13 @@ def whole(divided: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> di
     """Put parameters together that DeepSpeed's AutoTP has divided over all ranks."""
     weights = {}
     for name, part in divided.items():
-        dims = [d for d, (mine, all_) in enumerate(zip(part.shape, shapes[name], strict=True)) if mine != all_]
+        dims = [
+            d for d, (mine, all_) in enumerate(zip(part.shape, shapes[name], strict=True)) if mine != all_
+        ]
         weights[name] = part
         if dims:
-            parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
-            dist.all_gather(parts, part.contiguous())
+            parts: list[Tensor] = [part] * dist.get_world_size()
+            dist.all_gather_object(parts, part)  # their sizes may differ
             weights[name] = torch.cat(parts, dims[0])
     return weights
 

@@ -61,7 +61,9 @@ class _Writer(Draft):
         functions.append(("step", ["train_step", "evaluate"]))
         functions.append(("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"]))
         if style == "minimal":
-            code = emit(self._short_docstring(origin), functions[: len(divided) + 1], self.flags, self.constants)
+            code = emit(
+                self._short_docstring(origin), functions[: len(divided) + 1], self.flags, self.constants
+            )
         else:
             code = emit(self._docstring(origin), functions, self.flags, self.constants)
         return Writing(code, self.landings)

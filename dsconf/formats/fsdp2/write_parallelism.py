@@ -14,12 +14,14 @@ _STYLES = {
     "colwise_gather_output": "ColwiseParallel(output_layouts=Replicate())",
     "colwise_rep": "ColwiseParallel(output_layouts=Replicate())",
     # Each rank has the norm whole, and some of the heads: its gradients are added up over the group.
-    "replicated_with_grad_allreduce": "SequenceParallel()",
+    "replicated_with_grad_allreduce": "SequenceParallel(use_local_output=True)",
 }
 """What stands for a style of transformers: for those that DeepSpeed takes, which refuses every other one."""
 _WHOLE = ("embedding_rowwise",)
 """Styles of layers that DeepSpeed leaves whole."""
-INSTEAD = "--set tensor_parallel.autotp_size=0 leaves it out: ZeRO-3 divides the weights over all ranks instead"
+INSTEAD = (
+    "--set tensor_parallel.autotp_size=0 leaves it out: ZeRO-3 divides the weights over all ranks instead"
+)
 _FIELD = "parallelism.tensor"
 _CLOSE = "DeepSpeed divides the same layers; sums over a group round differently"
 
@@ -53,8 +55,8 @@ def batch_lines(draft: Draft) -> list[str]:
     if not draft.flags["TENSOR_PARALLEL"]:
         return []
     return [
-        f"Each {size} ranks in a row (0 to {size - 1}, and so on) divide the layers among them, and have to see the same",
-        f"batches: DistributedSampler(dataset, num_replicas=world_size // {size}, rank=rank // {size}).",
+        f"Each {size} ranks in a row (0 to {size - 1}, and so on) divide the layers among them, and have to see the",
+        f"same batches: DistributedSampler(dataset, num_replicas=world_size // {size}, rank=rank // {size}).",
     ]
 
 

@@ -7,7 +7,7 @@ blocks   the classes of the repeated layers, but for those of its parts
 parts    by section of config.json the `model_type` that it has by default, for models that contain others
 tied     whether input and output embeddings are one parameter by default
 experts  whether those of a mixture of experts are modules ("listed"), or lie together in a parameter ("stacked")
-tensor   the place of its plan among the plans of tensor parallelism: styles by module below a block, and below the model
+tensor   the place of its plan among those of tensor parallelism: styles by module below a block, and below the model
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Architecture(NamedTuple):
     experts: Literal["listed", "stacked"] | None
     block_styles: Mapping[str, str]
     root_styles: Mapping[str, str]
-    """The styles of tensor parallelism, by module below a block and below the model; both empty where none are known."""
+    """The styles of tensor parallelism, by module below a block and below the model; both empty without a plan."""
 
 
 @cache
@@ -49,7 +49,7 @@ def transformers_version() -> str:
 
 
 def architecture(model_type: str, parts: Mapping[str, str]) -> Architecture | None:
-    """The model of a `model_type`, None where the table has none; `parts` are its sections that have types of their own."""
+    """The model of a `model_type`, None where it is unknown; `parts` are sections that have types of their own."""
     entry = _table()["models"].get(model_type)
     if entry is None:
         return None

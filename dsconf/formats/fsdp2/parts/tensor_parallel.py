@@ -14,7 +14,10 @@ REPLICATED = False
 
 TENSOR_SIZE = 2
 BLOCK_STYLES: dict[str, ParallelStyle] = {"up": ColwiseParallel(), "norm": SequenceParallel()}
-ROOT_STYLES: dict[str, ParallelStyle] = {"head": ColwiseParallel(output_layouts=Replicate()), "end": RowwiseParallel()}
+ROOT_STYLES: dict[str, ParallelStyle] = {
+    "head": ColwiseParallel(output_layouts=Replicate()),
+    "end": RowwiseParallel(),
+}
 
 
 def meshes(device: torch.device) -> tuple[DeviceMesh, DeviceMesh]:
@@ -28,9 +31,7 @@ def meshes(device: torch.device) -> tuple[DeviceMesh, DeviceMesh]:
         mesh = init_device_mesh(device.type, (ranks // TENSOR_SIZE, 1, TENSOR_SIZE), mesh_dim_names=names)
         return mesh["replicas", "shards"], mesh["tp"]
     else:
-        mesh = init_device_mesh(
-            device.type, (ranks // TENSOR_SIZE, TENSOR_SIZE), mesh_dim_names=("dp", "tp")
-        )
+        mesh = init_device_mesh(device.type, (ranks // TENSOR_SIZE, TENSOR_SIZE), mesh_dim_names=("dp", "tp"))
         return mesh["dp"], mesh["tp"]
 
 
@@ -41,4 +42,5 @@ def gradient_norm(model: nn.Module) -> torch.Tensor:
         if isinstance(param.grad, DTensor):
             by_mesh.setdefault(param.grad.device_mesh, []).append(param.grad)
     norms = [torch.nn.utils.get_total_norm(grads) for grads in by_mesh.values()]
-    return torch.stack([norm.full_tensor() for norm in norms if isinstance(norm, DTensor)]).norm()
+    whole = torch.stack([norm.full_tensor() for norm in norms if isinstance(norm, DTensor)])
+    return torch.linalg.vector_norm(whole)

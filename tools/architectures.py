@@ -21,9 +21,9 @@ from dsconf.document.write import write_text
 FILE = Path(__file__).parents[1] / "dsconf" / "formats" / "transformers" / "architectures.json"
 TASKS = (
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
     "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
-    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
     "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
     "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
     "MODEL_MAPPING_NAMES",

@@ -54,9 +54,11 @@ def batch_lines(draft: Draft) -> list[str]:
     size = draft.plan.parallelism.tensor
     if not draft.flags["TENSOR_PARALLEL"]:
         return []
+    own = [] if draft.plan.optimizer else ["The optimizer needs foreach=False: parameters lie on two meshes."]
     return [
         f"Each {size} ranks in a row (0 to {size - 1}, and so on) divide the layers among them, and have to see the",
         f"same batches: DistributedSampler(dataset, num_replicas=world_size // {size}, rank=rank // {size}).",
+        *own,
     ]
 
 
@@ -74,6 +76,9 @@ def _problem(draft: Draft) -> tuple[str, str] | None:
         )
     if plan.optimizer is not None and plan.optimizer.name == "Muon":
         return "Muon needs whole matrices, and tensor parallelism divides them", "choose AdamW"
+    if plan.optimizer is not None and plan.optimizer.arguments.get("fused"):
+        why = "the fused optimizer works on one mesh at a time, and parameters lie on two"
+        return why, "--set optimizer.params.fused=false"
     return None
 
 

@@ -70,7 +70,7 @@ def train_step(
     if TENSOR_PARALLEL:
         norm = gradient_norm(model)
         if CLIPPED:
-            torch.nn.utils.clip_grads_with_norm_(model.parameters(), CLIP_NORM, norm)
+            torch.nn.utils.clip_grads_with_norm_(model.parameters(), CLIP_NORM, norm, foreach=False)
     else:
         if CLIPPED:
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from dsconf.config.effective import Config
 from dsconf.formats.choices import Numerics
 from dsconf.formats.deepspeed.keys import NEWEST
+from dsconf.formats.fsdp2.write import Writing
 from dsconf.formats.outcome import Item, Landing, Outcome, worst
 from dsconf.formats.reading import Reading, Remark
 from dsconf.plan import Plan
@@ -33,8 +34,10 @@ class Report(NamedTuple):
     overall: Outcome
     note: str
     items: list[Item]
-    version_known: bool
-    """Whether somebody said that it is for an older version of the source framework than the newest."""
+    version: str | None
+    """Of the source framework, if somebody said that it is older than the newest."""
+    torch: str
+    """The oldest torch that the code is for."""
     numerics: Numerics
     other_numerics: str
     """What the other choice would change and cost."""
@@ -50,7 +53,7 @@ class Report(NamedTuple):
     @property
     def _assumed_version(self) -> list[str]:
         """What the absence of a key was taken for, where the version of DeepSpeed decides."""
-        if self.version_known or not any(
+        if self.version is not None or not any(
             item.key == "gradient_clipping" and not item.written for item in self.items
         ):
             return []
@@ -95,19 +98,14 @@ class Report(NamedTuple):
 
 
 def assemble(
-    config: Config,
-    reading: Reading,
-    landings: Mapping[str, Landing],
-    target: str,
-    numerics: Numerics,
-    blocks: Chosen,
+    config: Config, reading: Reading, writing: Writing, target: str, numerics: Numerics, blocks: Chosen
 ) -> Report:
     """Join what the reader and the writer say of each key, in the order of the file."""
     items = list(reading.items)
     done = {item.key for item in items}
     order = {written.path: place for place, written in enumerate(config.written)}
     placed = [path for path in reading.fields if config.present(path) or path in reading.in_force]
-    items += [_placed(path, config, reading, landings) for path in placed if path not in done]
+    items += [_placed(path, config, reading, writing.landings) for path in placed if path not in done]
     items.sort(key=lambda item: (not item.written, order.get(item.key, len(order)), item.key))
     overall = worst([item.outcome for item in items])
     note = _overall_note(overall, reading.plan)
@@ -116,7 +114,7 @@ def assemble(
         note += f", with DeepSpeed {NEWEST}"
     file, other = config.document.path, difference(reading.plan, numerics)
     return Report(
-        "deepspeed", target, file, overall, note, items, version is not None, numerics, other, blocks
+        "deepspeed", target, file, overall, note, items, version, writing.torch, numerics, other, blocks
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from dsconf.formats.deepspeed.keys import NEWEST
 from dsconf.formats.outcome import Item
 from dsconf.translate.report import Report
 
@@ -15,9 +16,11 @@ def render(report: Report, *, forced: bool = False) -> str:
     """
     written = [item for item in report.items if item.written]
     measured = f" ({report.note})" if report.note else ""
+    target = f"FSDP2 (torch >= {report.torch})"
+    source = f"DeepSpeed {report.version or NEWEST}"
     lines = [
         *(f"Assumed: {what}" for what in report.assumed),
-        f"{report.file}: DeepSpeed -> FSDP2, {len(written)} settings, overall {report.overall}{measured}",
+        f"{report.file} ({source}) -> {target}: {len(written)} settings, overall {report.overall}{measured}",
         *([f"Sharded one by one: {report.blocks.line}"] if report.blocks.line else []),
         "",
     ]

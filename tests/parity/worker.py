@@ -248,7 +248,8 @@ def flat(state: Mapping[str, Tensor]) -> dict[str, list[float]]:
 
 def run_cell(job: Job) -> dict[str, Any]:
     """Run one cell and return its record."""
-    torch.manual_seed(dist.get_rank())  # a side that does not start from rank 0's weights shows
+    # A side that does not start from rank 0's weights shows; AutoTP takes them as they are within its groups.
+    torch.manual_seed(data_place(job.config)[0])
     workload = load(job.workload)
     model: nn.Module = workload.build_model().to(getattr(torch, job.load_dtype))
     for name, param in model.named_parameters():

@@ -24,6 +24,8 @@ FLAGS = {
     "ROUNDED_MASTERS": True,
     "SEPARATE_ENDS": False,
     "OFFLOADED": False,
+    "UNUSED_PARAMETERS": False,
+    "TENSOR_PARALLEL": False,
     "DECAYS": True,
     "LINEAR": False,
     "OWN_MAX_LR": True,
@@ -49,6 +51,10 @@ CONSTANTS: dict[str, Constant | Needed | Alias | Omitted] = {
     "BLOCK_CLASSES": Constant("('Block',)", "d"),
     "RESHARD_AFTER_FORWARD": Constant("True", "k"),
     "PIN_MEMORY": Constant("True", "l"),
+    "TENSOR_SIZE": Constant("2", "t"),
+    "BLOCK_STYLES": Constant('{\n    "up": ColwiseParallel(),\n}', "u"),
+    "ROOT_STYLES": Constant("{}", "v"),
+    "FOREACH": Omitted(),
     "WARMUP_MIN_LR": Constant("0.0", "e"),
     "WARMUP_MAX_LR": Constant("0.1", "f"),
     "WARMUP_STEPS": Constant("10", "g"),
@@ -86,6 +92,7 @@ LION = ("lion", ["Lion", "build_optimizer"])
 MUON = ("muon", ["MuonAndAdam", "build_optimizer"])
 UNCORRECTED = ("uncorrected_adam", ["UncorrectedAdam", "build_optimizer"])
 SHARDING = ("sharding", ["find_blocks", "find_units", "loaded_dtype", "prepare", "frozen", "parallelize"])
+TENSOR = ("tensor_parallel", ["meshes", "gradient_norm"])
 LOSS_SCALE = ("loss_scale", ["LossScaler", "loss_scaler"])
 STEP = ("step", ["train_step", "evaluate"])
 
@@ -202,7 +209,13 @@ NEEDS = {
 def possible(flags: dict[str, bool]) -> bool:
     """Whether the writer can set these flags together."""
     needed = all(flags[above] for flag, above in NEEDS.items() if flags[flag])
-    return needed and not (flags["SEPARATE_ENDS"] and flags["FROZEN_WHOLE"])
+    return needed and not (flags["SEPARATE_ENDS"] and (flags["FROZEN_WHOLE"] or flags["TENSOR_PARALLEL"]))
+
+
+def is_tried(flags: dict[str, bool]) -> bool:
+    """Leaves out combinations of flags that have nothing to do with each other."""
+    rare = flags["UNUSED_PARAMETERS"] or flags["TENSOR_PARALLEL"]
+    return not rare or not (flags["FIXED_WORLD"] or flags["NAMED_BLOCKS"] or flags["SCALED"])
 
 
 def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
@@ -218,7 +231,7 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
         own = [flag for flag in FLAGS if f"if {flag}:" in text or f"if {flag} else" in text]
         for values in product((False, True), repeat=len(own)):
             flags = FLAGS | dict(zip(own, values, strict=True))
-            if part == "sharding" and not possible(flags):
+            if not is_tried(flags) or (part == "sharding" and not possible(flags)):
                 continue
             dropped = {
                 "loaded_dtype": flags["MIXED_PRECISION"],
@@ -229,12 +242,13 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
             chosen = [name for name in wanted if not dropped.get(name)]
             above = [ABSOLUTE] if "AbsoluteLR" in text else []
             above += [LOSS_SCALE] if flags["DYNAMIC"] and part != "loss_scale" else []
+            above += [TENSOR] if flags["TENSOR_PARALLEL"] else []
             code = emit("x", [*above, (part, chosen)], flags, CONSTANTS)
             compile(code, "module", "exec")
             assert not names(code) & set(FLAGS)
             (tmp_path / f"m{number}.py").write_text(code, encoding="utf-8")
             number += 1
-    assert number == 8 * 5 * 4 + 8 + 16 + 2 + 2 + 2 + 2 + 2 + 2**6 + 2 + 2
+    assert number == 8 * 5 * 4 + 2 * 5 * 10 + 8 + 16 + 2 + 2 + 2 + 2 + 2 + 2**6 + 2**5 + 2 + 2
     ruff = [
         sys.executable,
         "-m",

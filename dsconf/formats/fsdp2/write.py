@@ -25,6 +25,8 @@ class Writing(NamedTuple):
 
     code: str
     landings: dict[str, Landing]
+    torch: str
+    """The oldest torch that it is for."""
 
 
 def write(
@@ -66,7 +68,7 @@ class _Writer(Draft):
             )
         else:
             code = emit(self._docstring(origin), functions, self.flags, self.constants)
-        return Writing(code, self.landings)
+        return Writing(code, self.landings, self.oldest_torch)
 
     # ---- one field -----------------------------------------------------------------------------------
 

@@ -232,6 +232,19 @@ class Wrapping(_Frozen):
     """Class names; empty: not known."""
     separate_ends: bool = False
     """Whether embeddings and heads outside of the blocks are units of their own, where no weight is tied."""
+    unused_parameters: bool = False
+    """Whether a GPU may leave parameters without a gradient that another one uses, as in a mixture of experts."""
+
+
+class Parallelism(_Frozen):
+    """What is divided over GPUs that see the same data."""
+
+    tensor: int = 1
+    """GPUs over which each layer is divided."""
+    block_styles: dict[str, str] = {}
+    """How a layer is divided, by its path in a block: a style of the tensor parallelism of transformers."""
+    root_styles: dict[str, str] = {}
+    """The same for layers outside of the blocks, by path in the model."""
 
 
 class Launch(_Frozen):
@@ -252,4 +265,11 @@ class Plan(_Frozen):
     schedule: Schedule | None = None
     clipping: Clipping = Clipping()
     wrapping: Wrapping = Wrapping()
+    parallelism: Parallelism = Parallelism()
     launch: Launch = Launch()
+
+    @property
+    def ranks(self) -> int | None:
+        """The number of GPUs that the batch sizes are for; None: any."""
+        world = self.batch.world_size
+        return None if world is None else world * self.parallelism.tensor

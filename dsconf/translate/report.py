@@ -13,6 +13,7 @@ from dsconf.formats.outcome import Item, Landing, Outcome, worst
 from dsconf.formats.reading import Reading, Remark
 from dsconf.plan import Plan
 from dsconf.translate.numerics import difference
+from dsconf.translate.wrapping import Chosen
 
 _RUNS = "over 8 steps of the test model on 2 ranks"
 _EQUAL = f"losses and weights equal bit for bit, {_RUNS}"
@@ -40,10 +41,18 @@ class Report(NamedTuple):
     numerics: Numerics
     other_numerics: str
     """What the other choice would change and cost."""
+    blocks: Chosen
+    """The modules that are sharded one by one."""
 
     @property
     def assumed(self) -> list[str]:
-        """What the absence of a key was taken for, where the version of DeepSpeed decides and nobody said it."""
+        """What was taken for granted where nobody said it."""
+        blocks = [self.blocks.assumed] if self.blocks.assumed else []
+        return [*self._assumed_version, *blocks]
+
+    @property
+    def _assumed_version(self) -> list[str]:
+        """What the absence of a key was taken for, where the version of DeepSpeed decides."""
         if self.version is not None or not any(
             item.key == "gradient_clipping" and not item.written for item in self.items
         ):
@@ -72,6 +81,7 @@ class Report(NamedTuple):
             "target": self.target,
             "numerics": self.numerics,
             "overall": {"outcome": self.overall, "note": self.note},
+            "blocks": {"classes": list(self.blocks.wrapping.block_classes), "source": self.blocks.label},
             "items": [
                 {
                     "key": item.key,
@@ -87,7 +97,9 @@ class Report(NamedTuple):
         }
 
 
-def assemble(config: Config, reading: Reading, writing: Writing, target: str, numerics: Numerics) -> Report:
+def assemble(
+    config: Config, reading: Reading, writing: Writing, target: str, numerics: Numerics, blocks: Chosen
+) -> Report:
     """Join what the reader and the writer say of each key, in the order of the file."""
     items = list(reading.items)
     done = {item.key for item in items}
@@ -101,7 +113,9 @@ def assemble(config: Config, reading: Reading, writing: Writing, target: str, nu
     if note and version is not None:
         note += f", with DeepSpeed {NEWEST}"
     file, other = config.document.path, difference(reading.plan, numerics)
-    return Report("deepspeed", target, file, overall, note, items, version, writing.torch, numerics, other)
+    return Report(
+        "deepspeed", target, file, overall, note, items, version, writing.torch, numerics, other, blocks
+    )
 
 
 def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, Landing]) -> Item:

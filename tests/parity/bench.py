@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 
 from dsconf.config.context import Context
 from dsconf.formats.choices import Numerics
-from dsconf.translate.run import translate
+from dsconf.translate.run import Translation, translate
 
 from .compare import Tolerance
 from .run import Case
@@ -25,6 +25,8 @@ NEEDS_DEEPSPEED = [
 
 Config = dict[str, Any]
 Edits = Mapping[str, str]
+Translator = Callable[[str], Translation]
+"""What makes a module of the path of a config."""
 
 STEPS = 8
 LLAMA = Path(__file__).parent / "llama.py"
@@ -76,8 +78,9 @@ def without(source: Config, key: str) -> Config:
 class Bench:
     """Translates configs into a folder and makes cases of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, translation: Translator | None = None) -> None:
         self.folder = folder
+        self.translation = translation
         self.overall: dict[str, str] = {}
 
     def emit(
@@ -87,7 +90,10 @@ class Bench:
         stem = name.replace(" ", "-")
         origin = self.folder / f"{stem}.json"
         origin.write_text(json.dumps(source), encoding="utf-8")
-        done = translate(str(origin), "fsdp2", Context(), {}, (), numerics=numerics)
+        if self.translation is None:
+            done = translate(str(origin), "fsdp2", Context(), {}, (), numerics=numerics)
+        else:
+            done = self.translation(str(origin))
         assert done.report.supported, [item for item in done.report.items if item.outcome == "unsupported"]
         self.overall[name] = done.report.overall
         code = done.code

@@ -108,6 +108,12 @@ def geometry(config: Mapping[str, Any]) -> tuple[int, int]:
     return int(micro), int(accum)
 
 
+def data_place(config: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the rank and the number of ranks as far as data go: those of a tensor-parallel group see the same."""
+    size = max(config.get("tensor_parallel", {}).get("autotp_size", 1), 1)
+    return dist.get_rank() // size, dist.get_world_size() // size
+
+
 def loss_of_step(job: Job, workload: ModuleType, step: int) -> LossFn:
     """Return the loss function, made non-finite at the step the job names."""
     loss_fn = cast(LossFn, workload.loss_fn)
@@ -162,11 +168,27 @@ def loss_scale(engine: Any) -> list[float]:
     return [] if scale in (None, 1.0) else [float(scale)]
 
 
+def whole(divided: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+    """Put parameters together that DeepSpeed's AutoTP has divided over all ranks."""
+    weights = {}
+    for name, part in divided.items():
+        dims = [
+            d for d, (mine, all_) in enumerate(zip(part.shape, shapes[name], strict=True)) if mine != all_
+        ]
+        weights[name] = part
+        if dims:
+            parts: list[Tensor] = [part] * dist.get_world_size()
+            dist.all_gather_object(parts, part)  # their sizes may differ
+            weights[name] = torch.cat(parts, dims[0])
+    return weights
+
+
 def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -> dict[str, Tensor]:
     """Train with the real DeepSpeed."""
     deepspeed: Any = importlib.import_module("deepspeed")  # slow, and only this side needs it
     config = exact_config(job.config) if job.exact else job.config
     trainable = [p for p in model.parameters() if p.requires_grad]
+    shapes = {name: param.shape for name, param in model.named_parameters()}
     linear = F.linear
     # DeepSpeed does not ask torch whether the CPU has fp16.
     deepspeed.accelerator.get_accelerator().is_fp16_supported = lambda: True
@@ -178,14 +200,14 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
             skipped_before = engine.skipped_steps
             trace.scales += loss_scale(engine)
             loss_fn = loss_of_step(job, workload, step)
-            for batch in workload.batches(step, dist.get_rank(), dist.get_world_size(), micro, accum):
+            for batch in workload.batches(step, *data_place(job.config), micro, accum):
                 loss = loss_fn(engine, batch.to(DEVICE))
                 trace.losses.append(mean_over_ranks(loss.detach()))
                 engine.backward(loss)
                 engine.step()
             trace.norms.append(as_float(engine.get_global_grad_norm()))
             trace.skipped.append(engine.skipped_steps > skipped_before)
-        weights = master_weights(deepspeed, engine)
+        weights = whole(master_weights(deepspeed, engine), shapes)
         engine.destroy()
         return weights
     finally:
@@ -214,7 +236,7 @@ def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -
     optimizer = module.build_optimizer(model)
     scheduler = module.build_scheduler(optimizer)
     for step in range(job.steps):
-        data = workload.batches(step, dist.get_rank(), dist.get_world_size(), micro, accum)
+        data = workload.batches(step, *data_place(job.config), micro, accum)
         loss_fn = loss_of_step(job, workload, step)
         result = module.train_step(model, optimizer, scheduler, [b.to(DEVICE) for b in data], loss_fn)
         trace.losses += [mean_over_ranks(loss) for loss in result["losses"]]
@@ -245,7 +267,8 @@ def flat(state: Mapping[str, Tensor]) -> dict[str, list[float]]:
 
 def run_cell(job: Job) -> dict[str, Any]:
     """Run one cell and return its record."""
-    torch.manual_seed(dist.get_rank())  # a side that does not start from rank 0's weights shows
+    # A side that does not start from rank 0's weights shows; AutoTP takes them as they are within its groups.
+    torch.manual_seed(data_place(job.config)[0])
     workload = load(job.workload)
     model: nn.Module = workload.build_model().to(getattr(torch, job.load_dtype))
     for name, param in model.named_parameters():

@@ -37,6 +37,7 @@ _ZERO = "zero_optimization."
 NVME = "FSDP2 has no offload to NVMe"
 _ON_CPU = "it acts on NVMe only"
 _RECOMPUTED = "activation_checkpointing."
+_TENSOR = "tensor_parallel."
 _OFFLOAD_ALL = "use offload_optimizer and offload_param of zero_optimization instead"
 MONITORS = ("tensorboard", "wandb", "comet", "csv_monitor")
 
@@ -174,10 +175,44 @@ FATES: dict[str, Fate] = {
     "gradient_predivide_factor": Fate(
         "no-effect", "it divides before the reduction and multiplies after it: the mean stays"
     ),
-    "sequence_parallel_size": Fate("unsupported", "sequence parallelism is not translated", (1, None)),
-    "data_parallel_size": Fate("unsupported", "a mesh of DeepSpeed's is not translated", (None,)),
-    "tensor_parallel": Fate("unsupported", "tensor parallelism is not translated yet"),
-    "expert_parallel": Fate("unsupported", "expert parallelism is not translated"),
+    "sequence_parallel_size": Fate(
+        "unsupported",
+        "sequence parallelism is not translated",
+        (1, None),
+        "divide the sequence with torch.distributed.tensor.experimental.context_parallel in your script",
+    ),
+    "data_parallel_size": Fate(
+        "unsupported",
+        "a mesh of DeepSpeed's is not translated",
+        (None,),
+        "it stands beside sequence_parallel_size only: leave both out",
+    ),
+    f"{_TENSOR}autotp_size": Fate("no-effect", "no layer is divided"),
+    f"{_TENSOR}preset_model": Fate(
+        "no-effect", "which layers are divided stands in BLOCK_STYLES; it changes no number"
+    ),
+    f"{_TENSOR}partition_config": Fate(
+        "unsupported",
+        "layers are divided as the plan of transformers has them",
+        (None, {}),
+        "--set tensor_parallel.partition_config=null, and change BLOCK_STYLES if other layers have to be divided",
+    ),
+    f"{_TENSOR}vocab_parallel_lm_head": Fate(
+        "approximate", "logits are gathered on each rank, which takes more memory; no number changes", _OFF
+    ),
+    **_hints(
+        _TENSOR,
+        "tp_overlap_comm vocab_parallel_ce_backend keep_module_on_host tp.tp_grain_size",
+        "how DeepSpeed divides and times it: it changes no number",
+    ),
+    f"{_TENSOR}tp.tp_size": Fate("no-effect", "it has to be 1, or what autotp_size is"),
+    f"{_TENSOR}kernel_inject": Fate("unsupported", "kernels of DeepSpeed's inference engine", (False,)),
+    "expert_parallel": Fate(
+        "unsupported",
+        "expert parallelism is not translated",
+        (),
+        "--set expert_parallel.enabled=false shards each expert over all ranks, as ZeRO does: the same numbers",
+    ),
     "compile.deepcompile": Fate(
         "no-effect", _COMPILED, _OFF, "compile each block before parallelize shards it: block.compile()"
     ),

@@ -8,6 +8,7 @@ from dsconf.formats.deepspeed.leftover import leftovers
 from dsconf.formats.deepspeed.notes import Notes
 from dsconf.formats.deepspeed.read_autocast import AUTOCAST_FIELDS, read_autocast
 from dsconf.formats.deepspeed.read_optimizer import read_optimizer
+from dsconf.formats.deepspeed.read_parallelism import PARALLELISM_FIELDS, read_parallelism
 from dsconf.formats.deepspeed.read_precision import PRECISION_FIELDS, read_precision, remark_on_rounding
 from dsconf.formats.deepspeed.read_schedule import read_schedule
 from dsconf.formats.deepspeed.read_sharding import SHARDING_FIELDS, read_offload, read_sharding
@@ -21,6 +22,7 @@ FIELDS = {
     **PRECISION_FIELDS,
     **AUTOCAST_FIELDS,
     **SHARDING_FIELDS,
+    **PARALLELISM_FIELDS,
     "gradient_clipping": "clipping.max_norm",
     "optimizer.type": "optimizer.name",
     "scheduler.type": "schedule.name",
@@ -48,6 +50,7 @@ class _Reader(Notes):
             optimizer=optimizer,
             schedule=schedule,
             clipping=self._clipping(),
+            parallelism=read_parallelism(self),
         )
         remark_on_rounding(self, plan)
         self.items += leftovers(self.config, plan, set(self.fields), self.items)

@@ -7,6 +7,7 @@ from dsconf.formats.fsdp2.emit import Constant
 from dsconf.formats.fsdp2.torch_names import exists
 from dsconf.formats.outcome import Landing
 
+UNUSED = "torch.distributed.fsdp.FSDPModule.set_reduce_scatter_unused_params"
 BACKENDS = "cpu:gloo,cuda:nccl"
 _ONCE = "weights are gathered once per optimizer step"
 _TRAFFIC = {
@@ -22,7 +23,8 @@ def write_sharding(draft: Draft) -> None:
     draft.flags["SEPARATE_ENDS"] = draft.plan.wrapping.separate_ends
     draft.flags["NAMED_BLOCKS"] = bool(draft.plan.wrapping.block_classes)
     if draft.plan.wrapping.block_classes:
-        draft.constants["BLOCK_CLASSES"] = Constant(repr(draft.plan.wrapping.block_classes), "--blocks")
+        label = draft.labels["wrapping.block_classes"]
+        draft.constants["BLOCK_CLASSES"] = Constant(repr(draft.plan.wrapping.block_classes), label)
     sharding = draft.plan.sharding
     whole = sharding.partition != "parameters"
     counted = whole and draft.plan.batch.accumulation != 1
@@ -62,6 +64,17 @@ def write_sharding(draft: Draft) -> None:
     if group:
         note = f"after the forward pass each group of {value} ranks keeps the weights, divided among them"
         draft.landings[field] = Landing("close", f"reshard_after_forward={value}", note)
+    _write_unused(draft)
+
+
+def _write_unused(draft: Draft) -> None:
+    """Write what lets ranks leave different parameters unused; without it they reduce different gradients together."""
+    unused = draft.plan.wrapping.unused_parameters
+    draft.flags["UNUSED_PARAMETERS"] = unused
+    if unused and not draft.has(UNUSED, "sharding.partition"):
+        landing = draft.landings["sharding.partition"]
+        note = f"{draft.labels['wrapping.unused_parameters']}: {landing.note}"
+        draft.landings["sharding.partition"] = landing._replace(note=note)
 
 
 def write_offload(draft: Draft) -> None:

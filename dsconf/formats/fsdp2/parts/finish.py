@@ -1,4 +1,4 @@
-"""What few settings need of a model that is sharded: autocast, cast inputs and buffers, summed gradients."""
+"""What few settings need of a model that is sharded: autocast, casts, summed gradients, experts without tokens."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ INPUTS_CAST = False
 BUFFERS_CAST = False
 BUFFERS_KEPT = False
 SUMMED = False
+UNUSED_PARAMETERS = False
 
 PARAM_DTYPE = torch.float16
 AUTOCAST_DTYPE = torch.bfloat16
@@ -53,3 +54,6 @@ def finish(model: nn.Module, device: torch.device) -> None:
             if isinstance(module, FSDPModule):
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)  # gloo has no sum with a factor
+    if UNUSED_PARAMETERS:
+        assert isinstance(model, FSDPModule)
+        model.set_reduce_scatter_unused_params(True)  # an expert without tokens has no gradient on that rank

@@ -10,8 +10,10 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import parallelize_module
 
 from dsconf.formats.fsdp2.parts.finish import finish
+from dsconf.formats.fsdp2.parts.tensor_parallel import BLOCK_STYLES, ROOT_STYLES, meshes
 
 FIXED_WORLD = False
 MIXED_PRECISION = True
@@ -24,6 +26,7 @@ SEPARATE_ENDS = False
 OFFLOADED = False
 WIDE_MASTERS = True
 FINISHED = False
+TENSOR_PARALLEL = False
 
 WORLD_SIZE = 2
 GROUP_SIZE = 1
@@ -105,12 +108,15 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
     if ANY_PRECISION:
         if PARAM_DTYPE not in (torch.float32, torch.bfloat16):
             raise ValueError("fp16 needs loss scaling: translate with --set fp16.enabled=true")
-    if REPLICATED:
-        # The training state is divided over GROUP_SIZE ranks, gradients are averaged over all.
-        copies = dist.get_world_size() // GROUP_SIZE
-        mesh = init_device_mesh(device.type, (copies, GROUP_SIZE), mesh_dim_names=("replicas", "shards"))
+    if TENSOR_PARALLEL:
+        mesh, tensor_mesh = meshes(device)
     else:
-        mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
+        if REPLICATED:
+            # The training state is divided over GROUP_SIZE ranks, gradients are averaged over all.
+            copies = dist.get_world_size() // GROUP_SIZE
+            mesh = init_device_mesh(device.type, (copies, GROUP_SIZE), mesh_dim_names=("replicas", "shards"))
+        else:
+            mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
     if MIXED_PRECISION:
         policy = MixedPrecisionPolicy(
             param_dtype=PARAM_DTYPE,
@@ -127,6 +133,8 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
         offload = CPUOffloadPolicy(pin_memory=PIN_MEMORY and device.type != "cpu")
     for module in [*find_units(model), model] if SEPARATE_ENDS else [*find_blocks(model), model]:
         prepare(module, device)
+        if TENSOR_PARALLEL:
+            parallelize_module(module, tensor_mesh, ROOT_STYLES if module is model else BLOCK_STYLES)
         fully_shard(
             module,
             mesh=mesh,

@@ -444,11 +444,40 @@ def test_a_template_is_translated_once_all_of_it_is_said() -> None:
     )
     result = translate(source)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "DS118 error: the file leaves gradient_accumulation_steps open" in result.stderr
+    open_ = "gradient_accumulation_steps, zero_optimization.stage"
+    assert f"DS118 error: the file leaves {open_} open: say them with --set" in result.stderr
     settings = ["--set", "gradient_accumulation_steps=4", "--set", "zero_optimization.stage=3"]
     assert translate(source, *settings[:2]).exit_code == 2
     filled = translate(source, *settings)
     assert (filled.exit_code, filled.stdout) == (0, translate(ZERO3).stdout)
+
+
+def test_a_template_may_leave_open_what_changes_nothing() -> None:
+    source = json.dumps(ZERO3 | {"steps_per_print": 1, "amp": {"enabled": 2}})
+    result = translate(source.replace('_print": 1', '_print": $N').replace('"enabled": 2', '"enabled": $AMP'))
+    assert (result.exit_code, result.stdout) == (0, translate(ZERO3).stdout)
+    assert 'steps_per_print "$N"' in result.stderr
+    assert 'amp {"enabled": "$AMP"}' in result.stderr
+
+
+def test_what_set_adds_is_in_the_report() -> None:
+    found = outcomes(
+        ZERO3, "--set", "torch_autocast.enabled=true", "--set", "scheduler.params.total_num_steps=9"
+    )
+    assert found["scheduler.params.total_num_steps"] == "no-effect"
+    assert found["torch_autocast.enabled"] == "unsupported"
+    assert translate(ZERO3, "--set", "zero_optimization.zero_quantized_weights=true").exit_code == 1
+
+
+def test_a_key_in_two_spellings_is_reported_in_both() -> None:
+    found = outcomes(ZERO3 | {"bfloat16": {}})
+    assert (found["bf16.enabled"], found["bfloat16"]) == ("exact", "no-effect")
+
+
+def test_below_zero3_deepspeed_takes_cpu_memory_for_nvme() -> None:
+    found = outcomes(zero(stage=2, offload_optimizer={"device": "nvme", "nvme_path": "/x"}))
+    assert found["zero_optimization.offload_optimizer.device"] == "approximate"
+    assert found["zero_optimization.offload_optimizer.nvme_path"] == "no-effect"
 
 
 def test_hjson_is_translated() -> None:

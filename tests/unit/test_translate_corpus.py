@@ -20,7 +20,7 @@ from dsconf.translate.run import Refused, Translation, translate
 
 pytestmark = needs_corpus
 
-STAGE3 = {"zero_optimization.stage": 3}
+STAGE3: dict[str, object] = {"zero_optimization.stage": 3}
 AT_LEAST = 200
 SOME = 60
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import libcst as cst
 
@@ -68,7 +68,7 @@ def emit(
         tree = _parsed(part)
         nodes = {_defined(node): node for node in tree.body if isinstance(node, Definition)}
         defined = {fold.aliases.get(name, name): node for name, node in nodes.items()}
-        body += [cst.ensure_type(defined[name].visit(fold), Definition) for name in names]
+        body += [cast(Definition, defined[name].visit(fold)) for name in names]
         imports += [
             line
             for statement in tree.body

@@ -27,12 +27,16 @@ STILL = "a module whose optimizer does nothing"
 BATCH = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2}
 SMALL: dict[str, object] = BATCH | {
     "train_batch_size": 8,
-    # A scale from which fp16 gradients of a small model do not overflow, and rates that are above 0 at once.
-    "fp16.initial_scale_power": 8,
-    "scheduler.params.warmup_min_lr": 1e-4,
-    "scheduler.params.warmup_min_ratio": 0.1,
+    "fp16.initial_scale_power": 8,  # fp16 gradients of a small model do not overflow from there
 }
-"""Values that fit two ranks, two steps and a small model, whatever the config says."""
+"""Values that fit two ranks, two steps and a small model; they count instead of those of the config."""
+
+RISING: dict[object, dict[str, object]] = {
+    "WarmupLR": {"scheduler.params.warmup_min_lr": 1e-4},
+    "WarmupDecayLR": {"scheduler.params.warmup_min_lr": 1e-4},
+    "WarmupCosineLR": {"scheduler.params.warmup_min_ratio": 0.1},
+}
+"""By scheduler what makes the lr of the second step more than 0."""
 
 OWN_OPTIMIZER = """
 
@@ -46,10 +50,11 @@ def on_two_ranks(path: Path) -> Translation | None:
     """The translation of a file for a run of two ranks, None where something is in the way."""
     try:
         values = values_for(path)
-        plan = translate(str(path), "fsdp2", Context(), values, ())
-        own = {item.key for item in plan.report.items}
-        small = {key: value for key, value in SMALL.items() if key in BATCH or key in own}
-        done = translate(str(path), "fsdp2", Context(world_size=2), values | small, ())
+        first = translate(str(path), "fsdp2", Context(), values, ())
+        own = {item.key: item.value for item in first.report.items}
+        values |= {key: value for key, value in SMALL.items() if key in BATCH or key in own}
+        values |= RISING.get(own.get("scheduler.type"), {})
+        done = translate(str(path), "fsdp2", Context(world_size=2), values, ())
     except (Refused, Unusable):
         return None
     outcomes = {item.outcome for item in done.report.items}

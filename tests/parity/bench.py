@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dsconf.config.context import Context
+from dsconf.formats.choices import Numerics
 from dsconf.translate.run import translate
 
 from .compare import Tolerance
@@ -79,12 +80,14 @@ class Bench:
         self.folder = folder
         self.overall: dict[str, str] = {}
 
-    def emit(self, name: str, source: Config, edits: Edits, tail: str) -> Path:
+    def emit(
+        self, name: str, source: Config, edits: Edits, tail: str, numerics: Numerics = "deepspeed"
+    ) -> Path:
         """Write the module of `source`, changed by `edits`, each of which has to apply exactly once."""
         stem = name.replace(" ", "-")
         origin = self.folder / f"{stem}.json"
         origin.write_text(json.dumps(source), encoding="utf-8")
-        done = translate(str(origin), "fsdp2", Context(), {}, ())
+        done = translate(str(origin), "fsdp2", Context(), {}, (), numerics=numerics)
         assert done.report.supported, [item for item in done.report.items if item.outcome == "unsupported"]
         self.overall[name] = done.report.overall
         code = done.code
@@ -102,10 +105,11 @@ class Bench:
         source: Config | None = None,
         edits: Edits | None = None,
         tail: str = "",
+        numerics: Numerics = "deepspeed",
         **settings: Any,
     ) -> Case:
         """A case that trains `run` with DeepSpeed, against the module of `source` (the same, if not given)."""
-        module = self.emit(name, source or run, edits or {}, tail)
+        module = self.emit(name, source or run, edits or {}, tail, numerics)
         return Case(id=name, config=run, module=module, **{"steps": STEPS, "exact": True, **settings})
 
 

@@ -86,7 +86,9 @@ def reasons(path: Path) -> tuple[int, set[str]]:
         findings = refusal.result.findings
         return 2, {f"{each.code} {each.rule}" for each in findings if each.severity == "error"}
     notes = {each.note for each in items if each.outcome == "unsupported"}
-    return int(bool(notes)), {note for note in notes if not note.startswith("it belongs to")}
+    return int(bool(notes)), {
+        note.partition(";")[0] for note in notes if not note.startswith("it belongs to")
+    }
 
 
 def translated(outcomes: Mapping[Path, tuple[int, set[str]]]) -> str:

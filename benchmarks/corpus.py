@@ -1,7 +1,7 @@
 """What dsconf makes of many public configs: every JSON file below $DSCONF_CORPUS, linted and translated.
 
-    ./dev corpus                    print the counts, the rules' ones in docs/corpus.md
-    ./dev corpus --write            write them there
+    ./dev corpus                    print the counts
+    ./dev corpus --write            write those of docs/corpus.md, and the list of what has to translate
     ./dev corpus --sample 120       print that many warnings, chosen by a seed, for a person to judge
 
 Exit status 1 where one of them raised what is no answer, 2 without a corpus.
@@ -15,9 +15,12 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
+
+from corpus import LIST, configs, named
+from filling import values_for
 
 from dsconf.config.context import Consumer, Context
 from dsconf.lint.engine import lint_file
@@ -28,6 +31,7 @@ CONSUMERS: tuple[Consumer | None, ...] = (None, "deepspeed", "trainer", "acceler
 CONSUMERS_SAMPLED: tuple[Consumer, ...] = ("deepspeed", "trainer", "accelerate")
 PAGE = Path(__file__).parents[1] / "docs" / "corpus.md"
 TABLE = "| code | rule | severity | anybody | DeepSpeed | Trainer | Accelerate |"
+TRANSLATED = "| status | why | files |"
 MOST = 25
 """Reasons to show."""
 
@@ -38,7 +42,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="print N warnings instead of the counts")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--write", action="store_true", help="write the counts of the rules into docs/corpus.md"
+        "--write", action="store_true", help="write docs/corpus.md, and the list of what has to translate"
     )
     options = parser.parse_args()
     folder = os.environ.get("DSCONF_CORPUS")
@@ -50,8 +54,11 @@ def main() -> int:
         show_sample(paths, options.sample, options.seed)
         return 0
     if options.write:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(page[: page.index(TABLE)] + table(paths), encoding="utf-8")
+        outcomes = {path: reasons(path) for path in configs()}
+        page = with_table(PAGE.read_text(encoding="utf-8"), TABLE, table(paths))
+        PAGE.write_text(with_table(page, TRANSLATED, translated(outcomes)), encoding="utf-8")
+        names = [named(path) for path, (status, _) in outcomes.items() if status == 0]
+        LIST.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
         return 0
     crashes: list[str] = []
     print(f"{len(paths)} files")
@@ -62,6 +69,35 @@ def main() -> int:
         print(crash, file=sys.stderr)
     print(f"\n{len(crashes)} unexpected exceptions")
     return int(bool(crashes))
+
+
+def with_table(page: str, heading: str, rows: str) -> str:
+    """A page with other rows in the table that begins with `heading`, and ends with an empty line or the page."""
+    before, _, after = page.partition(heading)
+    _, gap, rest = after.partition("\n\n")
+    return before + rows + gap[1:] + rest
+
+
+def reasons(path: Path) -> tuple[int, set[str]]:
+    """The exit status of translating a file that has values for what it leaves open, and why it is not 0."""
+    try:
+        items = translate(str(path), "fsdp2", Context(), values_for(path), ()).report.items
+    except Refused as refusal:
+        findings = refusal.result.findings
+        return 2, {f"{each.code} {each.rule}" for each in findings if each.severity == "error"}
+    notes = {each.note for each in items if each.outcome == "unsupported"}
+    return int(bool(notes)), {
+        note.partition(";")[0] for note in notes if not note.startswith("it belongs to")
+    }
+
+
+def translated(outcomes: Mapping[Path, tuple[int, set[str]]]) -> str:
+    """How many files translate, and how many do not for which reason, as Markdown; a file may have several."""
+    counts = Counter((status, why) for status, found in outcomes.values() for why in found or {""})
+    lines = [TRANSLATED, "| ---: | --- | ---: |"]
+    rows = sorted(counts.items(), key=lambda row: (row[0][0], -row[1], row[0][1]))
+    lines += [f"| {status} | {why} | {count} |" for (status, why), count in rows]
+    return "\n".join(lines) + "\n"
 
 
 def table(paths: Iterable[Path]) -> str:

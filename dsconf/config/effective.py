@@ -113,6 +113,21 @@ class Config:
         item = self._by_path.get(path)
         return item.entry.node.plain() if item else None
 
+    def shown(self, path: str) -> object:
+        """The value as written (an override first), for people: what a template leaves open is its text."""
+        if path in self.overrides:
+            return self.overrides[path]
+        item = self._by_path.get(path)
+        return self._shown(path, item.entry.node) if item else None
+
+    def _shown(self, path: str, node: Node) -> object:
+        if path in self.overrides:
+            return self.overrides[path]
+        if node.kind == "object":
+            return {entry.key: self._shown(f"{path}.{entry.key}", entry.node) for entry in node.entries}
+        value = node.plain()
+        return self.document.text[node.span.start : node.span.end] if value is UNKNOWN else value
+
     def handed(self, path: str) -> object:
         """The value as DeepSpeed gets it: as written, or what the consumer puts where that is "auto"."""
         raw = self.raw(path)

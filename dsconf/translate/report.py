@@ -106,6 +106,9 @@ def assemble(
     order = {written.path: place for place, written in enumerate(config.written)}
     placed = [path for path in reading.fields if config.present(path) or path in reading.in_force]
     items += [_placed(path, config, reading, writing.landings) for path in placed if path not in done]
+    items = [
+        item._replace(value=config.shown(item.key)) if config.present(item.key) else item for item in items
+    ]
     items.sort(key=lambda item: (not item.written, order.get(item.key, len(order)), item.key))
     overall = worst([item.outcome for item in items])
     note = _overall_note(overall, reading.plan)

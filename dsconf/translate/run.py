@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,13 +69,13 @@ def translate(
     errors = [finding for finding in result.findings if stops(config, finding)]
     if errors:
         raise Refused(result._replace(findings=errors, missing_context=()))
-    unfilled = _unfilled(config)
+    reading = read(config)
+    unfilled = _unfilled(config, reading)
     if unfilled is not None:
         refused = unusable_result(path, unfilled, rules, context)
         raise Refused(
             refused._replace(findings=[each._replace(severity="error") for each in refused.findings])
         )
-    reading = read(config)
     if numerics == "pytorch":
         reading = recommended(reading)
     launch = Launch(world_size=context.world_size, gpus_per_node=context.gpus_per_node)
@@ -94,13 +95,22 @@ def translate(
     return Translation(writing.code, report._replace(items=items))
 
 
-def _unfilled(config: Config) -> Unusable | None:
-    """Why a template can't be translated: the first of its values that nothing settles."""
-    for item in config.written:
-        if item.entry.node.plain() is UNKNOWN and item.path not in config.overrides:
-            message = f"the file leaves {item.path} open: say it with --set, or fill the template in first"
-            return Unusable("template-placeholder", message, item.entry.span, config.document.text)
-    return None
+def _unfilled(config: Config, reading: Reading) -> Unusable | None:
+    """Why a template can't be translated: the values that nothing settles, and that could change something."""
+    settled = {item.key for item in reading.items if item.outcome in ("no-effect", "rejected-by-source")}
+    open_ = [
+        item
+        for item in config.written
+        if item.entry.node.plain() is UNKNOWN
+        and item.path not in config.overrides
+        and settled.isdisjoint(accumulate(item.path.split("."), "{}.{}".format))
+    ]
+    if not open_:
+        return None
+    paths = ", ".join(item.path for item in open_)
+    it = "it" if len(open_) == 1 else "them"
+    message = f"the file leaves {paths} open: say {it} with --set, or fill the template in first"
+    return Unusable("template-placeholder", message, open_[0].entry.span, config.document.text)
 
 
 def _origin(path: str, reading: Reading, numerics: Numerics) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from dsconf.config.effective import Config, Written
+from dsconf.config.tables import Spec, spec_at
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.fate import ENABLED, FATES, NVME, SWITCHED
 from dsconf.formats.deepspeed.keys import NEWEST
@@ -13,7 +14,7 @@ from dsconf.plan import Plan
 
 
 def leftovers(config: Config, plan: Plan, placed: Collection[str], items: Sequence[Item]) -> list[Item]:
-    """An item for every written key that is not `placed` and not among `items` already."""
+    """An item for every key that is written, or said by --set, and not `placed` or among `items` already."""
     return _Leftovers(config, plan, placed, items).run()
 
 
@@ -21,17 +22,40 @@ class _Leftovers:
     def __init__(self, config: Config, plan: Plan, placed: Collection[str], items: Sequence[Item]) -> None:
         self.config = config
         self.plan = plan
+        self.refused = {item.key for item in items if item.outcome == "unsupported"}
         self.done = {item.key for item in items} | set(placed)
 
     def run(self) -> list[Item]:
         items = []
         for written in self.config.written:
+            counting = self.config.entry(written.path)
+            if counting is not written.entry and self.config.raw(written.path) is not None:
+                items.append(self._outdone(written))
+                continue
             above = written.path.split(".")
             prefixes = {".".join(above[:depth]) for depth in range(1, len(above) + 1)}
             if prefixes & self.done or self._opens(written):
                 continue
             self.done.add(written.path)
-            items.append(self._item(written))
+            items.append(self._item(written.path, written.spec))
+        return items + self._said()
+
+    def _outdone(self, written: Written) -> Item:
+        """A key that stands there in another spelling, too."""
+        path = ".".join([*written.path.split(".")[:-1], written.entry.key])
+        note = f"{written.path} is written as well, and counts"
+        return Item(path, written.entry.node.plain(), "no-effect", note=note)
+
+    def _said(self) -> list[Item]:
+        """Those of --set that the file does not have, with what becomes of the section where that is one thing."""
+        items = []
+        for path in self.config.overrides:
+            above = path.split(".")
+            prefixes = [".".join(above[:depth]) for depth in range(1, len(above) + 1)]
+            if self.done.isdisjoint(prefixes):
+                settled = next((prefix for prefix in prefixes if prefix in FATES), path)
+                item = self._item(settled, spec_at(self.config.table, path)[1])
+                items.append(item._replace(key=path, value=self.config.raw(path)))
         return items
 
     def _opens(self, written: Written) -> bool:
@@ -40,17 +64,18 @@ class _Leftovers:
         declared = written.spec is not None and "keys" in written.spec
         return declared and node.kind == "object" and bool(node.entries) and written.path not in FATES
 
-    def _item(self, written: Written) -> Item:
-        path, value = written.path, written.entry.node.plain()
+    def _item(self, path: str, spec: Spec | None) -> Item:
+        value = self.config.raw(path)
         owner = path.partition(".params.")[0]
         if owner != path and self._is_foreign(owner):
-            return Item(
-                path, value, "unsupported", note=f"it belongs to the {owner}, which is not translated"
-            )
-        settled = path in FATES and (written.spec is not None or owner != path)
-        if settled or (written.spec is not None and written.spec.get("status") != "removed"):
+            if self.config.raw(f"{owner}.type") is None:
+                return Item(path, value, "no-effect", note=f"without {owner}.type DeepSpeed builds none")
+            note = f"it belongs to the {owner}, which is not translated"
+            return Item(path, value, "unsupported", note=note)
+        settled = path in FATES and (spec is not None or owner != path)
+        if settled or (spec is not None and spec.get("status") != "removed"):
             return self._fate(path, value)
-        if written.spec is not None:
+        if spec is not None:
             version = self.config.context.deepspeed_version or NEWEST
             return Item(path, value, "rejected-by-source", note=f"DeepSpeed {version} has removed this key")
         if owner != path and value in (False, None):
@@ -81,7 +106,7 @@ class _Leftovers:
         state = self.config.value(switch)
         if state == off:
             return Item(path, value, "no-effect", note=f"{switch} is {'none' if off == 'none' else 'false'}")
-        if state == "nvme":
+        if switch in self.refused:
             return Item(path, value, "unsupported", note=NVME)
         if path in FATES:
             if self._is_inert(path):

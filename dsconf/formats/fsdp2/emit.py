@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import libcst as cst
 
@@ -65,9 +65,10 @@ def emit(
     imports: list[cst.Import | cst.ImportFrom] = []
     body: list[Definition] = []
     for part, names in functions:
-        tree = cst.ensure_type(_parsed(part).visit(fold), cst.Module)
-        defined = {_defined(node): node for node in tree.body if isinstance(node, Definition)}
-        body += [defined[name] for name in names]
+        tree = _parsed(part)
+        nodes = {_defined(node): node for node in tree.body if isinstance(node, Definition)}
+        defined = {fold.aliases.get(name, name): node for name, node in nodes.items()}
+        body += [cast(Definition, defined[name].visit(fold)) for name in names]
         imports += [
             line
             for statement in tree.body

@@ -102,9 +102,7 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
     """
     if FIXED_WORLD:
         if dist.get_world_size() != WORLD_SIZE:
-            raise ValueError(
-                f"the batch sizes are for {WORLD_SIZE} ranks, this run has {dist.get_world_size()}"
-            )
+            raise ValueError(f"the batch sizes are for {WORLD_SIZE} ranks, not {dist.get_world_size()}")
     if ANY_PRECISION:
         if PARAM_DTYPE not in (torch.float32, torch.bfloat16):
             raise ValueError("fp16 needs loss scaling: translate with --set fp16.enabled=true")

@@ -22,6 +22,7 @@ SHARDING_FIELDS = {
 }
 """The field of the Plan that each key goes to."""
 
+_LOOKS_AT_NORM = "0.19.8"
 _Partition = Literal["nothing", "optimizer", "gradients", "parameters"]
 _PARTITIONS: tuple[_Partition, ...] = ("nothing", "optimizer", "gradients", "parameters")
 
@@ -40,8 +41,11 @@ def read_sharding(notes: Notes) -> Sharding:
         stage = 0
     elif not notes.config.present(path):
         notes.in_force[path] = Default(int(stage), "DeepSpeed's default")
-    if stage == 0 and path not in {item.key for item in notes.items}:
-        _remark_on_stage_0(notes)
+    if path not in {item.key for item in notes.items}:
+        if stage == 0:
+            _remark_on_stage_0(notes)
+        elif not _skips_what_is_not_finite(notes, stage):
+            notes.remarks[path] = Remark("exact", NOT_FINITE)
     partition = _PARTITIONS[int(stage)]
     if stage != 3 or not isinstance(ranks, int) or ranks <= 1:
         notes.leave(group)
@@ -63,6 +67,15 @@ def _remark_on_stage_0(notes: Notes) -> None:
             "Adam's bias correction is a step ahead (loss within 0.05 over 8 steps of the test model)"
         )
         notes.remarks[path] = Remark("approximate", note)
+
+
+def _skips_what_is_not_finite(notes: Notes, stage: int) -> bool:
+    """Whether DeepSpeed leaves out a step without a finite norm: in fp16 always, else at every stage since 0.19.8."""
+    precision = notes.facts.value("precision")
+    if precision == "fp16" or notes.config.context.since(_LOOKS_AT_NORM):
+        return True
+    checked = notes.config.value("bf16.check_grad_overflow") is True
+    return precision == "bf16" and stage in (1, 2) and checked
 
 
 def read_offload(notes: Notes) -> Offload:

@@ -105,10 +105,10 @@ def _case(bench: Bench, cell: Combination, older: bool) -> Case:
 
 
 def promise_of(each: Measurement) -> Tolerance:
-    """The bounds that the report of a cell names for its overall outcome; those of norm and update are the tier's."""
+    """The bounds that the report of a cell names for its overall outcome; the others are those of the tier."""
     report = each.report
     if report.overall == "exact":
         return EXACT
     named = _BOUND.findall(" ".join([report.note, *(item.note for item in report.items)]))
-    assert named, f"{report.overall}, and no bound: {report.note}"
-    return replace(TIERS[each.tier], loss=max(map(float, named)))
+    assert named or report.overall == "approximate", f"{report.overall}, and no bound: {report.note}"
+    return replace(TIERS[each.tier], loss=max(map(float, named))) if named else TIERS[each.tier]

@@ -70,7 +70,7 @@ class Trace:
     lrs: list[float] = field(default_factory=list)
     skipped: list[bool] = field(default_factory=list)
     scales: list[float] = field(default_factory=list)
-    state: float = 0.0
+    moments: float = 0.0
     problems: list[str] = field(default_factory=list)
 
 
@@ -97,15 +97,11 @@ def as_float(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def state_size(optimizer: torch.optim.Optimizer) -> float:
-    """Count the elements of the state that an optimizer holds on all ranks together: copies count."""
-    tensors = [
-        value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)
-    ]
-    local = [
-        tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors if tensor.dim()
-    ]
-    return mean_over_ranks(sum(tensor.numel() for tensor in local)) * dist.get_world_size()
+def moments_held(optimizer: torch.optim.Optimizer) -> float:
+    """Count the elements of the first moments that an optimizer holds on all ranks together: copies count."""
+    found = [state["exp_avg"] for state in optimizer.state.values() if "exp_avg" in state]
+    local = [moment.to_local() if isinstance(moment, DTensor) else moment for moment in found]
+    return mean_over_ranks(sum(moment.numel() for moment in local)) * dist.get_world_size()
 
 
 def geometry(config: Mapping[str, Any]) -> tuple[int, int]:
@@ -191,7 +187,7 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
                 engine.step()
             trace.norms.append(as_float(engine.get_global_grad_norm()))
             trace.skipped.append(engine.skipped_steps > skipped_before)
-        trace.state = state_size(engine.basic_optimizer)
+        trace.moments = moments_held(engine.basic_optimizer)
         weights = master_weights(deepspeed, engine)
         engine.destroy()
         return weights
@@ -218,7 +214,7 @@ def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -
         trace.skipped.append(bool(result["skipped"]))
         if "loss_scale" in result:
             trace.scales.append(float(result["loss_scale"]))
-    trace.state = state_size(optimizer)
+    trace.moments = moments_held(optimizer)
     state = {name: tensor for name, tensor in module.full_state_dict(model).items() if name in names}
     masters = {n: t.dtype for n, t in state.items() if not n.startswith(tuple(job.freeze))}
     wrong = {name: dtype for name, dtype in masters.items() if dtype != torch.float32}

@@ -191,16 +191,18 @@ def config_of(cell: Combination) -> Config:
 
 
 def not_finite_at(cell: Combination, older: bool = False) -> int | None:
-    """The step with an infinite loss; None where DeepSpeed would take it, and have NaN for its weights.
+    """The step with an infinite loss; None where DeepSpeed's training would not go on after it.
 
     `older` is for OLDER, which skips such a step in fp16 only.
     """
     if older:
         skips = cell.precision.startswith("fp16")
-    elif cell.half:
-        skips = True
-    else:
+    elif not cell.half:
         skips = cell.stage == 3 or (cell.stage > 0 and cell.loaded == "float32")
+    else:
+        # What it adds up in fp32 for the CPU, it does not clear after a step that it skips: it skips all others, too.
+        kept = cell.offload != "none" and cell.precision in ("bf16 sum32", "bf16 all32")
+        skips = not (kept and cell.stage in (1, 2))
     return NOT_FINITE if skips else None
 
 
@@ -220,9 +222,10 @@ TIERS: Mapping[Tier, Tolerance] = {
 
 def tier_of(cell: Combination, older: bool = False) -> Tier:
     """The tier of a cell: that of its least repeatable setting. `older` is for OLDER, which clips with a bound only."""
-    if cell.stage == 0 and cell.half:
-        return "approximate"  # DeepSpeed's optimizer takes a step before the first one
     rounds = cell.half or cell.loaded == "bfloat16"
+    if cell.stage == 0 and rounds:
+        # DeepSpeed's optimizer takes a step before the first one; without a precision section, it has no fp32 masters.
+        return "approximate"
     if not _sums_alike(cell):
         return "as-is"
     if _has_own_kernels(cell):

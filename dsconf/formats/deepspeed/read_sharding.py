@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from dsconf.config.dtypes import short_name
 from dsconf.formats.deepspeed.fate import NVME
 from dsconf.formats.deepspeed.notes import NOT_FINITE, Notes
 from dsconf.formats.outcome import Item
@@ -23,6 +24,9 @@ SHARDING_FIELDS = {
 """The field of the Plan that each key goes to."""
 
 _LOOKS_AT_NORM = "0.19.8"
+_STAYS = (
+    "after a step whose norm is not finite DeepSpeed leaves out all others, too; the emitted code goes on"
+)
 _Partition = Literal["nothing", "optimizer", "gradients", "parameters"]
 _PARTITIONS: tuple[_Partition, ...] = ("nothing", "optimizer", "gradients", "parameters")
 
@@ -60,7 +64,8 @@ def _remark_on_stage_0(notes: Notes) -> None:
         note = "DeepSpeed 0.19.8 does not scale the loss at stage 0, but divides the gradients by the scale"
         notes.unsupported(path, note, f"--set {path}=1 trains as fp16 is meant to")
     elif precision == "fp32":
-        notes.remarks[path] = Remark("exact", NOT_FINITE)
+        note = f"{NOT_FINITE}; a model loaded in 16 bits DeepSpeed trains without fp32 masters"
+        notes.remarks[path] = Remark("exact", note)
     else:
         note = (
             "DeepSpeed's optimizer takes a step with zero gradients before the first one: weights decay once, and "
@@ -100,8 +105,18 @@ def read_offload(notes: Notes) -> Offload:
         return notes.config.value(f"zero_optimization.offload_{section}.pin_memory") is True
 
     parameters, optimizer = on("param", "cpu_offload_param"), on("optimizer", "cpu_offload")
+    if optimizer and _stays_not_finite(notes):
+        notes.remarks["zero_optimization.offload_optimizer.device"] = Remark("exact", _STAYS)
     return Offload(
         parameters=parameters,
         optimizer=optimizer,
         pinned=(parameters and pinned("param")) or (optimizer and pinned("optimizer")),
     )
+
+
+def _stays_not_finite(notes: Notes) -> bool:
+    """Whether DeepSpeed keeps the gradients of a step that it left out, so that all steps after it are left out, too."""
+    wide = short_name(str(notes.config.value("data_types.grad_accum_dtype"))) == "fp32"
+    bf16 = notes.facts.value("precision") == "bf16"
+    partly = notes.config.value("zero_optimization.stage") in (1, 2)
+    return wide and bf16 and partly and notes.config.context.since(_LOOKS_AT_NORM)

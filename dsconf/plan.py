@@ -67,6 +67,8 @@ class Precision(_Frozen):
     accumulate: Dtype | None = None
     """Gradients between micro batches; None: as `compute`."""
     scaling: LossScaling | None = None
+    rounded_masters: bool = True
+    """Whether fp32 masters start from weights rounded to `compute`, or from the weights as they are."""
 
 
 class Sharding(_Frozen):
@@ -206,6 +208,8 @@ class Wrapping(_Frozen):
 
     block_classes: tuple[str, ...] = ()
     """Class names; empty: not known."""
+    separate_ends: bool = False
+    """Whether embeddings and heads outside of the blocks are units of their own, where no weight is tied."""
 
 
 class Launch(_Frozen):

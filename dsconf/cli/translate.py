@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import PurePath
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from dsconf.cli.circumstances import Circumstances
 from dsconf.cli.options import context_options
 from dsconf.config.context import Context
+from dsconf.formats.choices import NUMERICS, STYLES, Numerics, Style
 from dsconf.translate import TARGETS
 
 
@@ -21,7 +23,24 @@ from dsconf.translate import TARGETS
 )
 @click.option("--blocks", multiple=True, metavar="CLASS", help="Class of the modules to shard one by one.")
 @click.option(
-    "--report", "report_path", type=click.Path(dir_okay=False), help="Write the report as JSON, too."
+    "--numerics",
+    type=click.Choice(NUMERICS),
+    default=NUMERICS[0],
+    show_default=True,
+    help="Train as DeepSpeed does, or as PyTorch recommends for a new run.",
+)
+@click.option(
+    "--style",
+    type=click.Choice(STYLES),
+    default=STYLES[0],
+    show_default=True,
+    help="A whole module, or parallelize() alone.",
+)
+@click.option(
+    "--report",
+    "report_path",
+    type=click.Path(dir_okay=False),
+    help="Write the report to a file, too: Markdown where it ends in .md, else JSON.",
 )
 @click.option("--force", is_flag=True, help="Write the code even where settings are unsupported.")
 @context_options
@@ -30,6 +49,8 @@ def command(
     target: str,
     settings: tuple[str, ...],
     blocks: tuple[str, ...],
+    numerics: Numerics,
+    style: Style,
     report_path: str | None,
     force: bool,
     **options: Any,
@@ -39,12 +60,14 @@ def command(
     \b
     dsconf translate ds_config.json --to fsdp2 > shard.py
     dsconf translate ds_config.json --to fsdp2 --set gradient_accumulation_steps=4 --report report.json
-    dsconf translate ds_config.json --to fsdp2 --blocks LlamaDecoderLayer
+    dsconf translate ds_config.json --to fsdp2 --blocks LlamaDecoderLayer --report report.md
 
     Exit status: 0 written, 1 a setting is unsupported (no code without --force), 2 SOURCE is unusable.
     """
     from dsconf.document.write import write_text
+    from dsconf.formats.fsdp2.torch_names import OLDEST, exists
     from dsconf.lint.report import reporter
+    from dsconf.translate.markdown import render_markdown
     from dsconf.translate.run import Refused, translate
     from dsconf.translate.terminal import render
 
@@ -52,15 +75,25 @@ def command(
         if not name.isidentifier():
             raise click.BadParameter(f"{name!r} is no class name", param_hint="--blocks")
     context = Circumstances(options).context(source)
+    if context.torch_version is not None and not exists(
+        "torch.distributed.fsdp.fully_shard", context.torch_version
+    ):
+        needed = f"it needs {OLDEST} or newer"
+        raise click.BadParameter(
+            f"torch {context.torch_version} has no public FSDP2: {needed}", param_hint="--torch-version"
+        )
     overrides = dict(_setting(text, context) for text in settings)
     try:
-        done = translate(source, target, context, overrides, blocks)
+        done = translate(source, target, context, overrides, blocks, numerics=numerics, style=style)
     except Refused as refused:
         click.echo(reporter("full")([refused.result]), err=True)
         raise SystemExit(2) from None
     if report_path is not None:
+        text = json.dumps(done.report.as_json(), indent=2, ensure_ascii=False) + "\n"
+        if PurePath(report_path).suffix == ".md":
+            text = render_markdown(done.report, forced=force)
         try:
-            write_text(report_path, json.dumps(done.report.as_json(), indent=2, ensure_ascii=False) + "\n")
+            write_text(report_path, text)
         except OSError as error:
             raise click.UsageError(f"can't write {report_path}: {error.strerror}") from None
     click.echo(render(done.report, forced=force), err=True)

@@ -35,3 +35,5 @@ class Reading(NamedTuple):
     """By key."""
     in_force: dict[str, Default]
     """Keys that are not written, and whose defaults change training."""
+    labels: Mapping[str, str] = {}
+    """Fields whose value comes from something else than a key, and from what."""

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dsconf.config.effective import Config
+from dsconf.formats.choices import Numerics
 from dsconf.formats.deepspeed.keys import NEWEST
+from dsconf.formats.fsdp2.write import Writing
 from dsconf.formats.outcome import Item, Landing, Outcome, worst
 from dsconf.formats.reading import Reading, Remark
 from dsconf.plan import Plan
+from dsconf.translate.numerics import difference
 
 _RUNS = "over 8 steps of the test model on 2 ranks"
 _EQUAL = f"losses and weights equal bit for bit, {_RUNS}"
@@ -32,13 +35,36 @@ class Report(NamedTuple):
     overall: Outcome
     note: str
     items: list[Item]
-    version_known: bool
-    """Whether somebody said that it is for an older version of the source framework than the newest."""
+    version: str | None
+    """Of the source framework, if somebody said that it is older than the newest."""
+    torch: str
+    """The oldest torch that the code is for."""
+    numerics: Numerics
+    other_numerics: str
+    """What the other choice would change and cost."""
+
+    @property
+    def assumed(self) -> list[str]:
+        """What the absence of a key was taken for, where the version of DeepSpeed decides and nobody said it."""
+        if self.version is not None or not any(
+            item.key == "gradient_clipping" and not item.written for item in self.items
+        ):
+            return []
+        newer = "DeepSpeed 0.19.3 or newer, which clips at 1.0 where gradient_clipping is absent"
+        return [f"{newer} (else --deepspeed-version)"]
 
     @property
     def supported(self) -> bool:
         """Whether every setting has a counterpart."""
         return all(item.outcome != "unsupported" for item in self.items)
+
+    def missing(self, *, forced: bool) -> str:
+        """What follows from unsupported settings, code being written all the same or not; "" without any."""
+        if self.supported:
+            return ""
+        if forced:
+            return "The code goes without what is unsupported: it trains something else than the config says."
+        return "No code was written: something is unsupported (--force writes the code without it)."
 
     def as_json(self) -> dict[str, Any]:
         """The form that --report writes: version 1."""
@@ -46,7 +72,7 @@ class Report(NamedTuple):
             "version": 1,
             "source": self.source,
             "target": self.target,
-            "numerics": "deepspeed",
+            "numerics": self.numerics,
             "overall": {"outcome": self.overall, "note": self.note},
             "items": [
                 {
@@ -63,20 +89,21 @@ class Report(NamedTuple):
         }
 
 
-def assemble(config: Config, reading: Reading, landings: Mapping[str, Landing], target: str) -> Report:
+def assemble(config: Config, reading: Reading, writing: Writing, target: str, numerics: Numerics) -> Report:
     """Join what the reader and the writer say of each key, in the order of the file."""
     items = list(reading.items)
     done = {item.key for item in items}
     order = {written.path: place for place, written in enumerate(config.written)}
     placed = [path for path in reading.fields if config.present(path) or path in reading.in_force]
-    items += [_placed(path, config, reading, landings) for path in placed if path not in done]
+    items += [_placed(path, config, reading, writing.landings) for path in placed if path not in done]
     items.sort(key=lambda item: (not item.written, order.get(item.key, len(order)), item.key))
     overall = worst([item.outcome for item in items])
     note = _overall_note(overall, reading.plan)
     version = config.context.deepspeed_version
     if note and version is not None:
         note += f", with DeepSpeed {NEWEST}"
-    return Report("deepspeed", target, config.document.path, overall, note, items, version is not None)
+    file, other = config.document.path, difference(reading.plan, numerics)
+    return Report("deepspeed", target, file, overall, note, items, version, writing.torch, numerics, other)
 
 
 def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, Landing]) -> Item:

@@ -12,6 +12,7 @@ from dsconf.config.effective import Config
 from dsconf.config.tables import spec_at
 from dsconf.document.node import UNKNOWN
 from dsconf.document.source import Unusable
+from dsconf.formats.choices import Numerics, Style
 from dsconf.formats.deepspeed.read import read
 from dsconf.formats.fsdp2.write import write
 from dsconf.formats.reading import Reading
@@ -19,7 +20,8 @@ from dsconf.lint.consumer import config_of
 from dsconf.lint.engine import lint_config, open_document, unusable_result
 from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
-from dsconf.plan import Launch, Wrapping
+from dsconf.plan import Launch
+from dsconf.translate.numerics import recommended
 from dsconf.translate.report import Report, assemble
 
 
@@ -39,12 +41,21 @@ class Translation(NamedTuple):
 
 
 def translate(
-    path: str, target: str, context: Context, overrides: Mapping[str, object], blocks: Sequence[str]
+    path: str,
+    target: str,
+    context: Context,
+    overrides: Mapping[str, object],
+    blocks: Sequence[str],
+    *,
+    numerics: Numerics = "deepspeed",
+    style: Style = "module",
 ) -> Translation:
     """Translate a DeepSpeed JSON file.
 
     `overrides` are values by dotted path that count instead of the file's, `blocks` the class names of the modules to
-    shard one by one. Raises Refused where the file is unreadable or DeepSpeed would refuse it.
+    shard one by one; `numerics` says whether it trains as DeepSpeed does, or as PyTorch recommends; `style` whether
+    the module has all that a run needs, or only parallelize. Raises Refused where the file is unreadable or DeepSpeed
+    would refuse it.
     """
     rules = load_rules()
     try:
@@ -69,11 +80,19 @@ def translate(
             refused._replace(findings=[each._replace(severity="error") for each in refused.findings])
         )
     reading = read(config)
+    if numerics == "pytorch":
+        reading = recommended(reading)
     launch = Launch(world_size=context.world_size, gpus_per_node=context.gpus_per_node)
-    wrapping = Wrapping(block_classes=tuple(blocks))
+    wrapping = reading.plan.wrapping.model_copy(update={"block_classes": tuple(blocks)})
     plan = reading.plan.model_copy(update={"wrapping": wrapping, "launch": launch})
-    writing = write(plan, _origin(path, reading), _labels(config, reading))
-    return Translation(writing.code, assemble(config, reading, writing.landings, target))
+    writing = write(
+        plan,
+        _origin(path, reading, numerics),
+        _labels(config, reading),
+        style=style,
+        torch=context.torch_version,
+    )
+    return Translation(writing.code, assemble(config, reading, writing, target, numerics))
 
 
 def _is_removed(config: Config, path: str) -> bool:
@@ -90,7 +109,7 @@ def _unfilled(config: Config) -> Unusable | None:
     return None
 
 
-def _origin(path: str, reading: Reading) -> str:
+def _origin(path: str, reading: Reading, numerics: Numerics) -> str:
     """The first lines of the docstring; a file may have any name, quotes and line ends included."""
     name = "".join(c if c.isprintable() and c not in '"\\' else "?" for c in Path(path).name)
     left_out = [item.key for item in reading.items if item.outcome == "unsupported"]
@@ -98,6 +117,8 @@ def _origin(path: str, reading: Reading) -> str:
         keys = "\n".join(f"    {key}" for key in left_out)
         heading = f"FSDP2 for {name}, not as DeepSpeed trains with it. Left out by dsconf {__version__}:"
         return f"{heading}\n\n{keys}"
+    if numerics == "pytorch":
+        return f"Trains with {name} as PyTorch recommends for FSDP2. Written by dsconf {__version__}."
     return f"Trains as DeepSpeed does with {name}, on PyTorch FSDP2. Written by dsconf {__version__}."
 
 
@@ -105,4 +126,5 @@ def _labels(config: Config, reading: Reading) -> dict[str, str]:
     """For each field of the Plan the key that its value comes from."""
     backwards = list(reading.fields.items())[::-1]  # of several keys the first one names the field
     defaults = {field: f"{path}, not written: DeepSpeed's default" for path, field in backwards}
-    return defaults | {field: path for path, field in backwards if config.present(path)}
+    written = {field: path for path, field in backwards if config.present(path)}
+    return defaults | written | dict(reading.labels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from dsconf.formats.deepspeed.keys import NEWEST
 from dsconf.formats.outcome import Item
 from dsconf.translate.report import Report
 
@@ -15,9 +16,11 @@ def render(report: Report, *, forced: bool = False) -> str:
     """
     written = [item for item in report.items if item.written]
     measured = f" ({report.note})" if report.note else ""
+    target = f"FSDP2 (torch >= {report.torch})"
+    source = f"DeepSpeed {report.version or NEWEST}"
     lines = [
-        *_assumptions(report),
-        f"{report.file}: DeepSpeed -> FSDP2, {len(written)} settings, overall {report.overall}{measured}",
+        *(f"Assumed: {what}" for what in report.assumed),
+        f"{report.file} ({source}) -> {target}: {len(written)} settings, overall {report.overall}{measured}",
         "",
     ]
     width = min(56, max((len(_label(item)) for item in report.items), default=0))
@@ -25,24 +28,14 @@ def render(report: Report, *, forced: bool = False) -> str:
     unwritten = [item for item in report.items if not item.written]
     if unwritten:
         lines += ["", "Not written, but in force:", *(_line(item, width) for item in unwritten)]
+    if report.other_numerics:
+        lines += ["", report.other_numerics]
     actions = [f"  {item.key}: {item.action}" for item in report.items if item.action]
     if actions:
         lines += ["", "To do:", *actions]
     if not report.supported:
-        without = "The code goes without what is unsupported: it trains something else than the config says."
-        none = "No code was written: something is unsupported (--force writes the code without it)."
-        lines += ["", without if forced else none]
+        lines += ["", report.missing(forced=forced)]
     return "\n".join(lines)
-
-
-def _assumptions(report: Report) -> list[str]:
-    """What the absence of a key was taken for, where the version of DeepSpeed decides and nobody said it."""
-    if report.version_known or not any(
-        item.key == "gradient_clipping" and not item.written for item in report.items
-    ):
-        return []
-    newer = "DeepSpeed 0.19.3 or newer, which clips at 1.0 where gradient_clipping is absent"
-    return [f"Assumed: {newer} (else --deepspeed-version)"]
 
 
 def _line(item: Item, width: int) -> str:

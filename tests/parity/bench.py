@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from dsconf.config.context import Context
+from dsconf.formats.choices import Numerics
 from dsconf.translate.report import Report
-from dsconf.translate.run import Translation, translate
+from dsconf.translate.run import translate
 
 from .compare import Tolerance
 from .run import Case
@@ -25,9 +26,6 @@ NEEDS_DEEPSPEED = [
 
 Config = dict[str, Any]
 Edits = Mapping[str, str]
-Translator = Callable[[str], Translation]
-"""What makes a module of the path of a config."""
-
 STEPS = 8
 LLAMA = Path(__file__).parent / "llama.py"
 ACTIVE_CLIP = Tolerance(loss=2e-6, update=1e-4, norm=1e-6)
@@ -75,17 +73,12 @@ def without(source: Config, key: str) -> Config:
     return {name: value for name, value in source.items() if name != key}
 
 
-def translator(**context: Any) -> Translator:
-    """A translation to FSDP2, for a context such as an older DeepSpeed."""
-    return lambda path: translate(path, "fsdp2", Context(**context), {}, ())
-
-
 class Bench:
     """Translates configs into a folder and makes cases of them."""
 
-    def __init__(self, folder: Path, translation: Translator | None = None) -> None:
+    def __init__(self, folder: Path, context: Context | None = None) -> None:
         self.folder = folder
-        self.translation = translation or translator()
+        self.context = context or Context()
         self.reports: dict[str, Report] = {}
 
     @property
@@ -93,12 +86,14 @@ class Bench:
         """The overall outcome of each report."""
         return {name: report.overall for name, report in self.reports.items()}
 
-    def emit(self, name: str, source: Config, edits: Edits, tail: str) -> Path:
+    def emit(
+        self, name: str, source: Config, edits: Edits, tail: str, numerics: Numerics = "deepspeed"
+    ) -> Path:
         """Write the module of `source`, changed by `edits`, each of which has to apply exactly once."""
         stem = name.replace(" ", "-")
         origin = self.folder / f"{stem}.json"
         origin.write_text(json.dumps(source), encoding="utf-8")
-        done = self.translation(str(origin))
+        done = translate(str(origin), "fsdp2", self.context, {}, (), numerics=numerics)
         assert done.report.supported, [item for item in done.report.items if item.outcome == "unsupported"]
         self.reports[name] = done.report
         code = done.code
@@ -116,10 +111,11 @@ class Bench:
         source: Config | None = None,
         edits: Edits | None = None,
         tail: str = "",
+        numerics: Numerics = "deepspeed",
         **settings: Any,
     ) -> Case:
         """A case that trains `run` with DeepSpeed, against the module of `source` (the same, if not given)."""
-        module = self.emit(name, source or run, edits or {}, tail)
+        module = self.emit(name, source or run, edits or {}, tail, numerics)
         return Case(id=name, config=run, module=module, **{"steps": STEPS, "exact": True, **settings})
 
 

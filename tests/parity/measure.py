@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from dsconf.config.context import Context
+from dsconf.formats.choices import Numerics
+from dsconf.formats.outcome import Outcome
 from dsconf.translate.report import Report
 
-from .bench import Bench, Translator, translator
+from .bench import Bench
 from .compare import EXACT, Crash, Differences, Parity, Tolerance, Verdict, judge
 from .matrix import OLDER, STEPS, TIERS, Combination, Tier, config_of, not_finite_at, tier_of
 from .run import Case, Result, run_cells
-
-VARIANTS: Mapping[str, Translator] = {}
-"""Other translations, by the title of their column: each is compared with the module of the usual translation."""
 
 _BOUND = re.compile(r"loss within (\d\S*)")
 _LOADED = re.compile(r"\(of one loaded in bf16: loss within (\S+)\)")
@@ -34,13 +34,19 @@ class Measurement(NamedTuple):
     """Of the module against DeepSpeed, within the tolerance of the cell's tier."""
     reference: Result
     """What DeepSpeed did."""
-    variants: Mapping[str, Verdict]
-    """Of the modules of other translations against the module, by title; no tolerance."""
+    pytorch: Verdict | None
+    """Of the module with `--numerics pytorch` against the module, without a tolerance; None where it did not run."""
 
     @property
     def differences(self) -> Differences | None:
         """How far the module is from DeepSpeed; None after a crash."""
         return None if isinstance(self.verdict, Crash) else self.verdict.differences
+
+    @property
+    def claim(self) -> tuple[Outcome, str]:
+        """The overall outcome of the report, and the condition that it has and this cell does not meet."""
+        met = self.cell.loaded == "float32" or not _LOADED.search(self.report.note)
+        return self.report.overall, "" if met else "(if loaded in fp32)"
 
     @property
     def passed(self) -> bool:
@@ -56,47 +62,34 @@ def older_deepspeed() -> Path | None:
 
 
 def measure(
-    cells: Iterable[Combination],
-    folder: Path,
-    *,
-    older: bool = False,
-    variants: Mapping[str, Translator] = VARIANTS,
+    cells: Iterable[Combination], folder: Path, *, older: bool = False, pytorch: bool = False
 ) -> list[Measurement]:
-    """Train each cell with DeepSpeed and with its module (and with those of `variants`), and compare them.
+    """Train each cell with DeepSpeed and as translated (with `pytorch`, for both choices of numerics), and compare.
 
     With `older`, translate for the older DeepSpeed, and run that; it has to be there.
     """
     todo = list(cells)
-    bench = Bench(folder, translator(deepspeed_version=OLDER if older else None))
-    cases = [_case(bench, cell, older) for cell in todo]
-    others = {title: _bench(folder / title.replace(" ", "-"), how) for title, how in variants.items()}
-    twins = {title: [_case(other, cell, older) for cell in todo] for title, other in others.items()}
-    runs = [case.cell(role) for case in cases for role in ("deepspeed", "module")]
-    runs += [twin.cell("module", title) for title, made in twins.items() for twin in made]
+    bench = Bench(folder, Context(deepspeed_version=OLDER if older else None))
+    kept = {cell: _case(bench, cell, older, "deepspeed") for cell in todo}
+    chosen = {cell: _case(bench, cell, older, "pytorch") for cell in todo if pytorch}
+    runs = [case.cell(role) for case in kept.values() for role in ("deepspeed", "module")]
+    runs += [case.cell("module") for case in chosen.values()]
     records = run_cells(runs, deepspeed=older_deepspeed() if older else None, timeout=3600)
     measured = []
-    for number, (cell, case) in enumerate(zip(todo, cases, strict=True)):
+    for cell, case in kept.items():
         reference, candidate = (records[case.cell(role).id] for role in ("deepspeed", "module"))
-        compared = {
-            title: judge(candidate, records[made[number].cell("module", title).id], _ANY)
-            for title, made in twins.items()
-        }
+        other = judge(candidate, records[chosen[cell].cell("module").id], _ANY) if pytorch else None
         verdict = judge(reference, candidate, case.tolerance)
-        measured.append(
-            Measurement(cell, tier_of(cell, older), bench.reports[cell.id], verdict, reference, compared)
-        )
+        report = bench.reports[case.id]
+        measured.append(Measurement(cell, tier_of(cell, older), report, verdict, reference, other))
     return measured
 
 
-def _bench(folder: Path, how: Translator) -> Bench:
-    folder.mkdir()
-    return Bench(folder, how)
-
-
-def _case(bench: Bench, cell: Combination, older: bool) -> Case:
+def _case(bench: Bench, cell: Combination, older: bool, numerics: Numerics) -> Case:
     return bench.case(
-        cell.id,
+        f"{cell.id} {numerics}",
         config_of(cell),
+        numerics=numerics,
         exact=False,  # the config says itself what DeepSpeed runs
         steps=STEPS,
         inf_at=not_finite_at(cell, older),

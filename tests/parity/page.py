@@ -54,10 +54,12 @@ LEGEND = """\
   added up in fp32; `all32`: reduced in fp32, too. fp16 has a dynamic loss scale, or a static one.
 - **clip**: `far` is a bound that no norm reaches, `active` one that each norm exceeds, `absent` DeepSpeed's default.
 - **kernels**: whether DeepSpeed ran torch's Adam and F.linear (`torch_adam`, `memory_efficient_linear`), or its own.
+- **pytorch**: how far the module of `--numerics pytorch` is from the module itself.
 - **loaded**: the dtype of the model before either side got it.
 """
 
 FIGURES = ("loss", "update", "norm", "lr")
+PYTORCH = ("loss", "update")
 
 
 def main() -> int:
@@ -66,7 +68,7 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help=f"{FULL} cells, and write docs/parity.md")
     full = parser.parse_args().full
     with tempfile.TemporaryDirectory() as folder:
-        measured = measure(cells(FULL) if full else ci_cells(), Path(folder))
+        measured = measure(cells(FULL) if full else ci_cells(), Path(folder), pytorch=full)
     older: list[Measurement] = []
     if older_deepspeed() is not None:
         with tempfile.TemporaryDirectory() as folder:
@@ -127,10 +129,11 @@ def _tiers(measured: Sequence[Measurement]) -> str:
 def _claims(measured: Sequence[Measurement]) -> str:
     """What the reports claim, and the largest differences beside it."""
     rows = []
-    for overall in FIDELITY:
-        found = [each for each in measured if each.report.overall == overall]
-        if found:
-            rows.append([overall, str(len(found)), *map(_number, _most(found).values())])
+    for claim in sorted(
+        {each.claim for each in measured}, key=lambda claim: (FIDELITY.index(claim[0]), claim[1])
+    ):
+        found = [each for each in measured if each.claim == claim]
+        rows.append([" ".join(claim).strip(), str(len(found)), *map(_number, _most(found).values())])
     return _table(["overall", "cells", *(f"largest {name}" for name in FIGURES)], rows)
 
 
@@ -140,24 +143,20 @@ def _most(measured: Sequence[Measurement]) -> dict[str, float]:
 
 
 def _cells(measured: Sequence[Measurement]) -> str:
-    variants = sorted({title for each in measured for title in each.variants})
+    compared = any(each.pytorch for each in measured)
     rows = []
     for each in measured:
-        figures = (
-            ["crash"] * 4
-            if each.differences is None
-            else [_number(getattr(each.differences, name)) for name in FIGURES]
-        )
-        others = [_variant(each.variants[title]) for title in variants]
-        rows.append([settings_of(each.cell), each.tier, each.report.overall, *figures, *others])
-    return _table([*DIMENSIONS, "tier", "overall", *FIGURES, *variants], rows)
+        claim = " ".join(each.claim).strip()
+        row = [settings_of(each.cell), each.tier, claim, *_figures(each.verdict, FIGURES)]
+        rows.append(row + _figures(each.pytorch, PYTORCH) if each.pytorch else row)
+    chosen = [f"pytorch {name}" for name in PYTORCH] if compared else []
+    return _table([*DIMENSIONS, "tier", "overall", *FIGURES, *chosen], rows)
 
 
-def _variant(verdict: Verdict) -> str:
-    """How far another module is from the usual one."""
+def _figures(verdict: Verdict, names: Sequence[str]) -> list[str]:
     if isinstance(verdict, Crash):
-        return "crash"
-    return f"loss {_number(verdict.differences.loss)}, update {_number(verdict.differences.update)}"
+        return ["crash"] * len(names)
+    return [_number(getattr(verdict.differences, name)) for name in names]
 
 
 def _number(value: float) -> str:

@@ -70,11 +70,11 @@ class Case(Setting):
     module: Path
     tolerance: Tolerance = EXACT
 
-    def cell(self, role: Side, label: str = "") -> Cell:
-        """Return one side of this case; a label tells modules of the same case apart."""
+    def cell(self, role: Side) -> Cell:
+        """Return one side of this case."""
         shared = {field.name: getattr(self, field.name) for field in fields(Setting)}
         module = self.module if role == "module" else None
-        return Cell(id=f"{self.id} [{label or role}]", role=role, module=module, **shared)
+        return Cell(id=f"{self.id} [{role}]", role=role, module=module, **shared)
 
 
 @dataclass(frozen=True, kw_only=True)

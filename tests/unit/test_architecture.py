@@ -148,7 +148,7 @@ def test_imports_go_downwards(module: str) -> None:
         assert LAYERS.index(layer(below)) <= LAYERS.index(layer(module)), f"{module} imports {below}"
 
 
-SHARED = LEAVES | {"dsconf.formats.reading"}
+SHARED = LEAVES | {"dsconf.formats.reading", "dsconf.formats.choices"}
 """What all formats use."""
 
 

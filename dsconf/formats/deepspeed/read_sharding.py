@@ -115,7 +115,7 @@ def read_offload(notes: Notes) -> Offload:
 
 
 def _stays_not_finite(notes: Notes) -> bool:
-    """Whether DeepSpeed keeps the gradients of a step that it left out, so that all steps after it are left out, too."""
+    """Whether DeepSpeed keeps the gradients of a step that it left out, so that it leaves out all steps after it."""
     wide = short_name(str(notes.config.value("data_types.grad_accum_dtype"))) == "fp32"
     bf16 = notes.facts.value("precision") == "bf16"
     partly = notes.config.value("zero_optimization.stage") in (1, 2)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from dsconf.formats.fsdp2.emit import Alias, Constant, Needed, Omitted
+from dsconf.formats.fsdp2.torch_names import ON_CPU, exists, numbers, since
 from dsconf.formats.outcome import Landing
 from dsconf.plan import Plan, Unresolved
 
@@ -13,10 +14,14 @@ from dsconf.plan import Plan, Unresolved
 class Draft:
     """A module in the making."""
 
-    def __init__(self, plan: Plan, labels: Mapping[str, str]) -> None:
-        """`labels` says for each field of the Plan where its value comes from."""
+    def __init__(self, plan: Plan, labels: Mapping[str, str], torch: str | None = None) -> None:
+        """`labels` says for each field of the Plan where its value comes from; `torch` is the version to write for."""
         self.plan = plan
         self.labels = labels
+        self.torch = torch
+        self.oldest_torch = (
+            ON_CPU if torch is None else min(ON_CPU, ".".join(map(str, numbers(torch))), key=numbers)
+        )
         self.flags: dict[str, bool] = {}
         self.constants: dict[str, Constant | Needed | Alias | Omitted] = {}
         self.landings: dict[str, Landing] = {}
@@ -30,6 +35,17 @@ class Draft:
         else:
             self.constants[name] = Constant(source_of(value), self.labels[field])
             self.landings[field] = Landing("exact", target.format(value), note)
+
+    def has(self, name: str, field: str) -> bool:
+        """Whether the torch to write for has a name; the field lands as unsupported if not."""
+        if exists(name, self.torch):
+            self.oldest_torch = max(self.oldest_torch, since(name), key=numbers)
+            return True
+        note = f"{name} exists since torch {since(name)}"
+        self.landings[field] = Landing(
+            "unsupported", "", note, f"--torch-version {since(name)}, if that is what will run"
+        )
+        return False
 
     def given(self, *names: str) -> str:
         """The keyword arguments that a call needs for those of the constants that are parameters."""

@@ -102,7 +102,7 @@ class _Fold(cst.CSTTransformer):
     """Replaces `if FLAG: ... else: ...` by the branch that the flag takes, and a constant by what it is an alias of.
 
     An argument `name=value if FLAG else default` becomes `name=value`, or is left out, as keyword arguments are that
-    would take an omitted constant.
+    would take an omitted constant. `for item in some if FLAG else others` loops over one of them.
     """
 
     def __init__(
@@ -147,6 +147,14 @@ class _Fold(cst.CSTTransformer):
             if self.flags[value.test.value]
             else cst.RemoveFromParent()
         )
+
+    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
+        items = updated_node.iter
+        if not isinstance(items, cst.IfExp) or not isinstance(items.test, cst.Name):
+            return updated_node
+        if items.test.value not in self.flags:
+            return updated_node
+        return updated_node.with_changes(iter=items.body if self.flags[items.test.value] else items.orelse)
 
     def leave_If(
         self, original_node: cst.If, updated_node: cst.If

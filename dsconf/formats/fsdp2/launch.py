@@ -24,5 +24,6 @@ def launch_lines(plan: Plan) -> list[str]:
         "",
         f"    {command} train.py",
         "",
-        f"Under Slurm put srun --nodes {nodes} --ntasks-per-node 1 before it.",
+        f"Under Slurm put srun --nodes {nodes} --ntasks-per-node 1 before it. Where nodes have several networks, set",
+        "NCCL_SOCKET_IFNAME to the fast one's interface; NCCL_DEBUG=INFO shows which one NCCL took.",
     ]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from dsconf.formats.choices import Style
 from dsconf.formats.fsdp2.draft import Draft
 from dsconf.formats.fsdp2.emit import Constant, emit
 from dsconf.formats.fsdp2.launch import launch_lines
+from dsconf.formats.fsdp2.minimal import duties, reminders
+from dsconf.formats.fsdp2.torch_names import ON_CPU, numbers
 from dsconf.formats.fsdp2.write_optimizer import write_optimizer
 from dsconf.formats.fsdp2.write_precision import write_precision, write_scaling
 from dsconf.formats.fsdp2.write_schedule import SCHEDULE_CONSTANTS, write_schedule
@@ -15,37 +18,41 @@ from dsconf.formats.fsdp2.write_sharding import BACKENDS, write_offload, write_s
 from dsconf.formats.outcome import Landing
 from dsconf.plan import OPTIMIZERS, Plan, Unresolved
 
-TORCH = "2.9"
-"""The oldest torch on which the parity runs hold (2.9.1, on gloo; 2.7.1 sums gradients there instead of averaging)."""
-
 
 class Writing(NamedTuple):
     """The emitted module and what became of each field of the Plan."""
 
     code: str
     landings: dict[str, Landing]
+    torch: str
+    """The oldest torch that it is for."""
 
 
-def write(plan: Plan, origin: str, labels: Mapping[str, str]) -> Writing:
+def write(
+    plan: Plan, origin: str, labels: Mapping[str, str], *, style: Style = "module", torch: str | None = None
+) -> Writing:
     """Write a Plan as a module.
 
     `origin` is the first line of its docstring; `labels` says for each field of the Plan where its value comes from,
-    for the comments. Fields that FSDP2 code can't express land as "unsupported", and the code goes without them.
+    for the comments. `style` is the whole module, or its parallelize alone: what its script has to do stands in the
+    docstring, and as the action of each field. `torch` is the version that has to have all names; None: the newest.
+    Fields that FSDP2 code can't express land as "unsupported", and the code goes without them.
     """
-    return _Writer(plan, labels).run(origin)
+    return _Writer(plan, labels, torch).run(origin, style)
 
 
 class _Writer(Draft):
-    def run(self, origin: str) -> Writing:
+    def run(self, origin: str, style: Style) -> Writing:
         self._batch()
         write_sharding(self)
         write_offload(self)
         write_precision(self)
         write_scaling(self)
         self._clipping()
+        ends = ["find_units"] if self.flags["SEPARATE_ENDS"] else []
         loaded = [] if self.flags["MIXED_PRECISION"] else ["loaded_dtype"]
         kept = ["frozen"] if self.flags["FROZEN_WHOLE"] else []
-        functions = [("sharding", ["find_blocks", *loaded, "prepare", *kept, "parallelize"])]
+        functions = [("sharding", ["find_blocks", *ends, *loaded, "prepare", *kept, "parallelize"])]
         if self.plan.optimizer is not None:
             functions += write_optimizer(self, self.plan.optimizer)
         functions += write_schedule(self, self.plan.schedule)
@@ -53,7 +60,11 @@ class _Writer(Draft):
             functions.append(("loss_scale", ["LossScaler", "loss_scaler"]))
         functions.append(("step", ["train_step", "evaluate"]))
         functions.append(("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"]))
-        return Writing(emit(self._docstring(origin), functions, self.flags, self.constants), self.landings)
+        if style == "minimal":
+            code = emit(self._short_docstring(origin), functions[:1], self.flags, self.constants)
+        else:
+            code = emit(self._docstring(origin), functions, self.flags, self.constants)
+        return Writing(code, self.landings, self.oldest_torch)
 
     # ---- one field -----------------------------------------------------------------------------------
 
@@ -93,7 +104,33 @@ class _Writer(Draft):
             note = "where it acts, its factor rounds differently"
             self.landings[field] = landing._replace(outcome="close", note=note)
 
-    # ---- docstring -----------------------------------------------------------------------------------
+    # ---- docstrings ----------------------------------------------------------------------------------
+
+    def _where(self) -> str:
+        if numbers(self.oldest_torch) < numbers(ON_CPU):
+            return f", on CUDA (nccl); on CPU (gloo) from {ON_CPU}"
+        return ", on CUDA (nccl) and CPU (gloo)"
+
+    def _short_docstring(self, origin: str) -> str:
+        """The docstring of a module with parallelize alone; what is left to the script becomes actions, too."""
+        left = duties(self)
+        for field, duty in left.items():
+            self.landings[field] = self.landings[field]._replace(action=f"in your script: {duty}")
+        lines = [
+            origin,
+            "",
+            f"For torch >= {self.oldest_torch}{self._where()}. On every rank, after init_process_group:",
+            "",
+            f"    model = parallelize(model, device{self.given('PARAM_DTYPE')})",
+            "",
+            "The rest is the script's:",
+            "",
+            *(f"    {self.labels[field]}: {duty}" for field, duty in left.items()),
+            "",
+            *reminders(self),
+            "",
+        ]
+        return "\n".join(lines)
 
     def _docstring(self, origin: str) -> str:
         batch = self.plan.batch
@@ -107,7 +144,7 @@ class _Writer(Draft):
         lines = [
             origin,
             "",
-            f"For torch >= {TORCH}, on CUDA (nccl) and CPU (gloo). In a script that torchrun starts, on every rank:",
+            f"For torch >= {self.oldest_torch}{self._where()}. In a script that torchrun starts, on every rank:",
             "",
             f"    dist.init_process_group({backends})",
             f"    model = parallelize(model, device{self.given('PARAM_DTYPE')})",

@@ -43,7 +43,10 @@ def write_optimizer(draft: Draft, optimizer: Optimizer) -> list[tuple[str, list[
         draft.landings["optimizer.name"] = Landing("exact", target, decoupled)
         draft.landings["optimizer.bias_correction"] = Landing("exact", target, "torch's always corrects")
         return [("uncorrected_adam", ["UncorrectedAdam", "build_optimizer"])]
-    draft.landings["optimizer.name"] = Landing("exact", f"torch.optim.{name}", decoupled)
+    if draft.has(f"torch.optim.{name}", "optimizer.name"):
+        draft.landings["optimizer.name"] = Landing("exact", f"torch.optim.{name}", decoupled)
+    for argument in optimizer.arguments:
+        draft.has(f"torch.optim.{name}({argument})", f"optimizer.{argument}")
     draft.constants[name.lower()] = Alias("build_optimizer")
     return [("optimizer", ["build_optimizer"])]
 
@@ -55,5 +58,6 @@ def _muon(draft: Draft, optimizer: Optimizer) -> list[tuple[str, list[str]]]:
     draft.flags["DECOUPLED"] = optimizer.decoupled
     adam = "AdamW" if optimizer.decoupled else "Adam"
     target = f"torch.optim.Muon for hidden matrices, torch.optim.{adam} for the rest"
-    draft.landings["optimizer.name"] = Landing("approximate", target)
+    if draft.has("torch.optim.Muon", "optimizer.name"):
+        draft.landings["optimizer.name"] = Landing("approximate", target)
     return [("muon", ["MuonAndAdam", "build_optimizer"])]

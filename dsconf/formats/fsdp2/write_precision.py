@@ -16,7 +16,8 @@ def write_precision(draft: Draft) -> None:
     precision = draft.plan.precision
     mixed = precision.compute != "fp32"
     any_ = isinstance(precision.compute, Unresolved)
-    draft.flags.update(MIXED_PRECISION=mixed, ANY_PRECISION=any_)
+    rounded = mixed and precision.rounded_masters
+    draft.flags.update(MIXED_PRECISION=mixed, ANY_PRECISION=any_, ROUNDED_MASTERS=rounded)
     if isinstance(precision.compute, Unresolved):
         draft.constants["PARAM_DTYPE"] = Needed("torch.dtype")
         action = f"pass param_dtype (torch.float32 or torch.bfloat16), or --set {precision.compute.key}=true"
@@ -26,7 +27,8 @@ def write_precision(draft: Draft) -> None:
         dtype = DTYPES[precision.compute]
         draft.constants["PARAM_DTYPE"] = Constant(dtype, draft.labels["precision.compute"])
         target = f"MixedPrecisionPolicy(param_dtype={dtype}, cast_forward_inputs=False)"
-        note = f"fp32 masters (.float()) from weights rounded to {precision.compute}"
+        rounding = f" from weights rounded to {precision.compute}" if rounded else ""
+        note = f"fp32 masters (.float()){rounding}"
         draft.landings["precision.compute"] = Landing("exact", target, note)
     else:
         target = "MixedPrecisionPolicy(reduce_dtype=torch.float32)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dsconf.formats.fsdp2.draft import Draft
 from dsconf.formats.fsdp2.emit import Constant
+from dsconf.formats.fsdp2.torch_names import exists
 from dsconf.formats.outcome import Landing
 
 BACKENDS = "cpu:gloo,cuda:nccl"
@@ -18,6 +19,7 @@ _TRAFFIC = {
 
 def write_sharding(draft: Draft) -> None:
     """Write how blocks are wrapped, when weights are freed and when gradients are reduced."""
+    draft.flags["SEPARATE_ENDS"] = draft.plan.wrapping.separate_ends
     draft.flags["NAMED_BLOCKS"] = bool(draft.plan.wrapping.block_classes)
     if draft.plan.wrapping.block_classes:
         draft.constants["BLOCK_CLASSES"] = Constant(repr(draft.plan.wrapping.block_classes), "--blocks")
@@ -27,7 +29,7 @@ def write_sharding(draft: Draft) -> None:
     last = sharding.partition in ("nothing", "optimizer")
     draft.flags.update(
         REPLICATED=sharding.partition == "nothing",
-        FROZEN_WHOLE=whole,
+        FROZEN_WHOLE=whole and exists("torch.distributed.fsdp.fully_shard(ignored_params)", draft.torch),
         COUNTED=counted,
         REDUCED_LAST=last,
         LEFT_GATHERED=sharding.reshard_after_forward is not True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -15,6 +17,8 @@ ANY_PRECISION = False
 NAMED_BLOCKS = False
 REPLICATED = False
 FROZEN_WHOLE = False
+ROUNDED_MASTERS = True
+SEPARATE_ENDS = False
 OFFLOADED = False
 
 WORLD_SIZE = 2
@@ -40,6 +44,19 @@ def find_blocks(module: nn.Module) -> list[nn.Module]:
     return blocks
 
 
+def find_units(model: nn.Module) -> list[nn.Module]:
+    """The blocks, and the embeddings and linear layers outside of them, such as the head, that share no weight."""
+    blocks = find_blocks(model)
+    inside = {module for block in blocks for module in block.modules()}
+    owners = Counter(param for module in model.modules() for param in module._parameters.values())
+    ends = [
+        module
+        for module in model.modules()
+        if isinstance(module, nn.Embedding | nn.Linear) and module is not model and module not in inside
+    ]
+    return blocks + [module for module in ends if all(owners[param] == 1 for param in module.parameters())]
+
+
 def loaded_dtype(model: nn.Module) -> torch.dtype:
     """The dtype of the trainable parameters as they were loaded."""
     dtypes = {param.dtype for param in model.parameters() if param.requires_grad}
@@ -57,7 +74,7 @@ def prepare(module: nn.Module, device: torch.device) -> None:
             continue
         param.data = param.data.to(device).contiguous()
         dist.broadcast(param.data, src=0)  # DeepSpeed starts every rank from rank 0's weights
-        if MIXED_PRECISION:
+        if ROUNDED_MASTERS:
             param.data = param.data.to(PARAM_DTYPE)  # DeepSpeed makes its masters from the 16-bit model
         if param.requires_grad:
             param.data = param.data.float()
@@ -72,7 +89,7 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
     """Divide the training state over all ranks, and return the model.
 
     Call it on every rank after init_process_group, with the model on the CPU or on the device, in fp32 or bf16, and
-    before build_optimizer: sharding replaces the parameters.
+    before the optimizer is built: sharding replaces the parameters.
     """
     if FIXED_WORLD:
         if dist.get_world_size() != WORLD_SIZE:
@@ -103,7 +120,7 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
         )
     if OFFLOADED:
         offload = CPUOffloadPolicy(pin_memory=PIN_MEMORY and device.type != "cpu")
-    for module in [*find_blocks(model), model]:
+    for module in [*find_units(model), model] if SEPARATE_ENDS else [*find_blocks(model), model]:
         prepare(module, device)
         fully_shard(
             module,

@@ -1,0 +1,36 @@
+"""The minimal style: a module with parallelize alone says what its script has to do itself."""
+
+from __future__ import annotations
+
+from dsconf.formats.fsdp2.draft import Draft
+
+_IN_ORDER = ("batch.micro", "batch.accumulation", "precision.scaling", "clipping.", "optimizer.")
+
+
+def duties(draft: Draft) -> dict[str, str]:
+    """By field of the Plan what the training loop has to do, in the order of a step."""
+    found = {
+        field: draft.landings[field].target
+        for field in sorted(draft.landings, key=_place)
+        if field.startswith(_IN_ORDER) and draft.landings[field].target
+    }
+    if draft.flags["COUNTED"]:
+        calls = ["set_reshard_after_backward(is_last)"]
+        calls += ["set_requires_gradient_sync(is_last)"] if draft.flags["REDUCED_LAST"] else []
+        found["sharding.partition"] = f"per micro batch model.{', model.'.join(calls)}"
+    if draft.plan.schedule is not None:
+        found["schedule.name"] = "the build_scheduler() that --style module writes"
+    return found
+
+
+def reminders(draft: Draft) -> list[str]:
+    """What DeepSpeed does, and a script of FSDP2 has to do, whatever is written."""
+    lines = ["Leave out optimizer.step() and scheduler.step() where the gradient norm is not finite."]
+    if draft.flags["LEFT_GATHERED"]:
+        lines.append("After an evaluation call reshard() of every FSDPModule: gathered weights grow stale.")
+    return lines
+
+
+def _place(field: str) -> tuple[int, bool]:
+    place = next((i for i, start in enumerate(_IN_ORDER) if field.startswith(start)), len(_IN_ORDER))
+    return place, field != "optimizer.name"

@@ -22,7 +22,7 @@ _CLOSE = {
     "fp16": f"fp16: loss within 5e-3 {_RUNS}",
 }
 """What the parity runs hold for an overall outcome "close", by precision."""
-_LOADED = ", of a model loaded in fp32 (of one loaded in bf16: loss within 5e-3)"
+_LOADED = "; loss within 5e-3 where the model is loaded in bf16"
 """What is added without a precision section, where a model trains in the dtype that it was loaded in."""
 
 

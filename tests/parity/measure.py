@@ -20,7 +20,7 @@ from .matrix import OLDER, STEPS, TIERS, Combination, Tier, config_of, not_finit
 from .run import Case, Result, run_cells
 
 _BOUND = re.compile(r"loss within (\d\S*)")
-_LOADED = re.compile(r"\(of one loaded in bf16: loss within (\S+)\)")
+_LOADED = re.compile(r"; loss within (\S+) where the model is loaded in bf16")
 _ANY = Tolerance(*[float("inf")] * 4)
 
 

@@ -5,8 +5,9 @@
     done
     python -m tools.torch_names DIR
 
-Each folder in DIR is named after a version and holds the sources of its package `torch`; nothing of it is run. Names are
-followed through imports to the file that defines them; what torch makes in C++ (`torch.where`) is taken to exist.
+Each folder in DIR is named after a version and holds the sources of its package `torch`; nothing of it is run.
+Names are followed through imports to the file that defines them; what torch makes in C++ (`torch.where`) is taken
+to exist.
 """
 
 from __future__ import annotations

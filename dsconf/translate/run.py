@@ -9,7 +9,6 @@ from typing import NamedTuple
 from dsconf import __version__
 from dsconf.config.context import Context
 from dsconf.config.effective import Config
-from dsconf.config.tables import spec_at
 from dsconf.document.node import UNKNOWN
 from dsconf.document.source import Unusable
 from dsconf.formats.choices import Numerics, Style
@@ -22,6 +21,7 @@ from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
 from dsconf.plan import Launch
 from dsconf.translate.numerics import recommended
+from dsconf.translate.refusals import stops, with_refusals
 from dsconf.translate.report import Report, assemble
 
 
@@ -64,13 +64,7 @@ def translate(
         raise Refused(unusable_result(path, problem, rules, context)) from None
     config = config_of(document, context, overrides)
     result = lint_config(config, rules)
-    errors = [
-        finding
-        for finding in result.findings
-        if finding.severity == "error"
-        and finding.key not in config.overrides
-        and not _is_removed(config, finding.key)
-    ]
+    errors = [finding for finding in result.findings if stops(config, finding)]
     if errors:
         raise Refused(result._replace(findings=errors, missing_context=()))
     unfilled = _unfilled(config)
@@ -92,12 +86,9 @@ def translate(
         style=style,
         torch=context.torch_version,
     )
-    return Translation(writing.code, assemble(config, reading, writing, target, numerics))
-
-
-def _is_removed(config: Config, path: str) -> bool:
-    """Whether the source has removed a key, which then says nothing of the training that was meant."""
-    return config.knows(path) and spec_at(config.table, path)[1].get("status") == "removed"
+    report = assemble(config, reading, writing, target, numerics)
+    items = with_refusals(report.items, config, result.findings)
+    return Translation(writing.code, report._replace(items=items))
 
 
 def _unfilled(config: Config) -> Unusable | None:

@@ -10,7 +10,7 @@ from dsconf.formats.outcome import FIDELITY
 from dsconf.translate.numerics import MEASURED
 
 from .bench import AS_IS, NEEDS_DEEPSPEED, TORCH_ADAMW, Bench, Config, config
-from .compare import Crash, Differences, Parity, compare, judge
+from .compare import Crash, Differences, Parity, Tolerance, compare, judge
 from .run import Result, run_cells
 
 pytestmark = NEEDS_DEEPSPEED
@@ -22,6 +22,9 @@ SGD = {"type": "SGD", "params": {"lr": 1e-2, "momentum": 0.9, "weight_decay": 0.
 def at(stage: int, precision: str = "bf16", steps: int = 3, **changes: Any) -> Config:
     return config(precision, steps, **({"zero_optimization": {"stage": stage}} | USUAL | changes))
 
+
+UNROUNDED = Tolerance(loss=5e-3, update=0.25, norm=2e-3)
+"""What the report says of "close" in 16 bits; weights that start unrounded end elsewhere by that much."""
 
 CELLS: dict[str, dict[str, Any]] = {
     **{f"bf16-stage{stage}": {"run": at(stage)} for stage in range(4)},
@@ -90,5 +93,5 @@ def test_pytorch_numerics_stay_near_deepspeed(bench: Bench, results: dict[str, R
     overall = bench.overall[f"{name} pytorch"]
     assert FIDELITY.index(overall) >= FIDELITY.index("close")
     if overall == "close":
-        bounds = AS_IS["fp32" if precision == "fp32" else "bf16"]
+        bounds = AS_IS["fp32"] if precision == "fp32" else UNROUNDED
         assert isinstance(judge(reference, candidate, bounds), Parity)

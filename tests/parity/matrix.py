@@ -226,7 +226,8 @@ def tier_of(cell: Combination, older: bool = False) -> Tier:
     if cell.stage == 0 and rounds:
         # DeepSpeed's optimizer takes a step before the first one; without a precision section, it has no fp32 masters.
         return "approximate"
-    if not _sums_alike(cell):
+    casts_buffers = older and cell.half and cell.loaded == "float32"
+    if casts_buffers or not _sums_alike(cell, older):
         return "as-is"
     if _has_own_kernels(cell):
         return "as-is" if rounds else "as-is fp32"
@@ -235,13 +236,14 @@ def tier_of(cell: Combination, older: bool = False) -> Tier:
     return "exact"
 
 
-def _sums_alike(cell: Combination) -> bool:
+def _sums_alike(cell: Combination, older: bool) -> bool:
     """Whether both sides round the sum of the gradients at the same places."""
-    if not cell.half or cell.accumulation == 1 or cell.precision == "bf16 all32":
+    if not cell.half or cell.accumulation == 1:
         return True
-    if cell.precision == "bf16 sum32":
-        return cell.stage > 1
-    return cell.stage == 1
+    wide = cell.precision in ("bf16 sum32", "bf16 all32")
+    if not wide or (older and cell.stage == 2):  # OLDER adds up in bf16 there, whatever is asked for
+        return cell.stage == 1
+    return cell.stage > 1 or cell.precision == "bf16 all32"
 
 
 def _has_own_kernels(cell: Combination) -> bool:

@@ -8,7 +8,7 @@ from dsconf.config.dtypes import short_name
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.notes import NOT_FINITE, Notes
 from dsconf.formats.outcome import Item
-from dsconf.formats.reading import Default
+from dsconf.formats.reading import Default, Remark
 from dsconf.plan import LossScaling, Plan, Precision, Unresolved
 
 PRECISION_FIELDS = {
@@ -25,6 +25,8 @@ PRECISION_FIELDS = {
 }
 """The field of the Plan that each key goes to."""
 
+_KEEPS_BUFFERS, _ADDS_UP_WIDE = "0.19.2", "0.19.8"
+_CAST_BUFFERS = "DeepSpeed before 0.19.2 casts floating-point buffers as well: do it before parallelize()"
 _SCALING = tuple(key for key, field in PRECISION_FIELDS.items() if field.startswith("precision.scaling"))
 
 
@@ -44,7 +46,18 @@ def read_precision(notes: Notes) -> Precision:
         notes.leave(*_SCALING)
     reduce = _dtype(notes, "communication_data_type", compute)
     accumulate = _dtype(notes, "data_types.grad_accum_dtype", compute)
+    if _ignores_accumulation(notes):
+        accumulate = None
+    if isinstance(compute, str) and compute != "fp32" and not notes.config.context.since(_KEEPS_BUFFERS):
+        notes.remarks[f"{compute}.enabled"] = Remark("close", _CAST_BUFFERS)
     return Precision(compute=compute, reduce=reduce, accumulate=accumulate, scaling=scaling)
+
+
+def _ignores_accumulation(notes: Notes) -> bool:
+    """Whether DeepSpeed adds gradients up in the dtype of the model, whatever grad_accum_dtype is."""
+    at_once = notes.config.value("zero_optimization.offload_optimizer.device") in (UNKNOWN, None, "none")
+    in_shards = notes.config.value("zero_optimization.stage") == 2
+    return in_shards and at_once and not notes.config.context.since(_ADDS_UP_WIDE)
 
 
 def _overflow_check(notes: Notes) -> None:

@@ -90,7 +90,7 @@ class Bench:
         self, name: str, source: Config, edits: Edits, tail: str, numerics: Numerics = "deepspeed"
     ) -> Path:
         """Write the module of `source`, changed by `edits`, each of which has to apply exactly once."""
-        stem = name.replace(" ", "-")
+        stem = name.replace(" ", "-").replace("/", "-")
         origin = self.folder / f"{stem}.json"
         origin.write_text(json.dumps(source), encoding="utf-8")
         done = translate(str(origin), "fsdp2", self.context, {}, (), numerics=numerics)

@@ -104,7 +104,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "no overflow skip": Mutant("overflow", {"skipped = not math.isfinite(grad_norm)": "skipped = False"}),
     "scheduler off by one": Mutant("fp32", {"factor(applied - 1)": "factor(applied)"}),
-    "weight decay default": Mutant("no weight decay", {"        weight_decay=WEIGHT_DECAY,\n": ""}),
+    "weight decay default": Mutant("no weight decay", {", weight_decay=WEIGHT_DECAY": ""}),
     "decay max lr default": Mutant("no peak", {"WARMUP_MAX_LR = 0.001 ": "WARMUP_MAX_LR = LR "}),
     "sync on last only at stage 3": Mutant(
         "bf16",

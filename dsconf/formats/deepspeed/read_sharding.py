@@ -23,6 +23,8 @@ SHARDING_FIELDS = {
 }
 """The field of the Plan that each key goes to."""
 
+_OFFLOADS_FROM = {"param": 3, "optimizer": 1}
+"""The first stage that reads a section of offload."""
 _LOOKS_AT_NORM = "0.19.8"
 _STAYS = (
     "after a step whose norm is not finite DeepSpeed leaves out all others, too; the emitted code goes on"
@@ -84,7 +86,8 @@ def _skips_what_is_not_finite(notes: Notes, stage: int) -> bool:
 
 
 def read_offload(notes: Notes) -> Offload:
-    """Offload to CPU memory; NVMe becomes an item."""
+    """Offload to CPU memory, at the stages where DeepSpeed reads the section; NVMe becomes an item."""
+    stage = notes.config.value("zero_optimization.stage")
 
     def on(section: str, older: str) -> bool:
         prefix = f"zero_optimization.offload_{section}."
@@ -93,8 +96,11 @@ def read_offload(notes: Notes) -> Offload:
             device = "cpu"
         else:
             notes.leave(flag)
+        if isinstance(stage, int) and stage < _OFFLOADS_FROM[section]:
+            device = "none"
+            notes.leave(flag)
         # At stages 1 and 2 DeepSpeed itself takes CPU memory for "nvme".
-        if device == "nvme" and (section == "param" or notes.config.value("zero_optimization.stage") == 3):
+        if device == "nvme" and (section == "param" or stage == 3):
             notes.unsupported(f"{prefix}device", NVME, f"--set {prefix}device=cpu offloads to CPU memory")
         elif device in ("cpu", "nvme"):
             return True

@@ -23,6 +23,8 @@ _CLOSE = {
     "fp16": f"fp16: loss within 5e-3 {_RUNS}",
 }
 """What the parity runs hold for an overall outcome "close", by precision."""
+_LOADED = "; loss within 5e-3 where the model is loaded in bf16"
+"""What is added without a precision section, where a model trains in the dtype that it was loaded in."""
 
 
 class Report(NamedTuple):
@@ -140,8 +142,11 @@ def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, 
 
 
 def _overall_note(overall: Outcome, plan: Plan) -> str:
+    compute = plan.precision.compute if isinstance(plan.precision.compute, str) else "bf16"
     if overall == "exact":
-        return _EQUAL
+        # At the other stages DeepSpeed trains a model that was loaded in bf16 as exactly.
+        differs = compute == "fp32" and plan.sharding.partition in ("nothing", "parameters")
+        return _EQUAL + _LOADED * differs
     if overall == "close":
-        return _CLOSE[plan.precision.coarsest]
+        return _CLOSE[plan.precision.coarsest] + _LOADED * (plan.precision.coarsest == "fp32")
     return "what is marked approximate says how it differs" if overall == "approximate" else ""

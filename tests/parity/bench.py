@@ -13,6 +13,7 @@ import pytest
 
 from dsconf.config.context import Context
 from dsconf.formats.choices import Numerics
+from dsconf.translate.report import Report
 from dsconf.translate.run import Translation, translate
 
 from .compare import Tolerance
@@ -78,24 +79,32 @@ def without(source: Config, key: str) -> Config:
 class Bench:
     """Translates configs into a folder and makes cases of them."""
 
-    def __init__(self, folder: Path, translation: Translator | None = None) -> None:
+    def __init__(
+        self, folder: Path, context: Context | None = None, translation: Translator | None = None
+    ) -> None:
         self.folder = folder
+        self.context = context or Context()
         self.translation = translation
-        self.overall: dict[str, str] = {}
+        self.reports: dict[str, Report] = {}
+
+    @property
+    def overall(self) -> dict[str, str]:
+        """The overall outcome of each report."""
+        return {name: report.overall for name, report in self.reports.items()}
 
     def emit(
         self, name: str, source: Config, edits: Edits, tail: str, numerics: Numerics = "deepspeed"
     ) -> Path:
         """Write the module of `source`, changed by `edits`, each of which has to apply exactly once."""
-        stem = name.replace(" ", "-")
+        stem = name.replace(" ", "-").replace("/", "-")
         origin = self.folder / f"{stem}.json"
         origin.write_text(json.dumps(source), encoding="utf-8")
         if self.translation is None:
-            done = translate(str(origin), "fsdp2", Context(), {}, (), numerics=numerics)
+            done = translate(str(origin), "fsdp2", self.context, {}, (), numerics=numerics)
         else:
             done = self.translation(str(origin))
         assert done.report.supported, [item for item in done.report.items if item.outcome == "unsupported"]
-        self.overall[name] = done.report.overall
+        self.reports[name] = done.report
         code = done.code
         for old, new in edits.items():
             assert code.count(old) == 1, f"{name}: {old!r} stands {code.count(old)} times in the module"

@@ -97,7 +97,7 @@ TENSOR: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.fixture(scope="module")
 def benches(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bench]:
     folder = tmp_path_factory.mktemp("models")
-    return {name: Bench(folder, translation) for name, translation in MODELS.items()}
+    return {name: Bench(folder, translation=translation) for name, translation in MODELS.items()}
 
 
 @pytest.fixture(scope="module")

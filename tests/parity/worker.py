@@ -28,6 +28,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 CRASH_STATUS = 70  # what a rank ends with after it wrote a crash record; not a status of the module's own
 COLLECTIVE_TIMEOUT = timedelta(seconds=60)
@@ -69,6 +70,7 @@ class Trace:
     lrs: list[float] = field(default_factory=list)
     skipped: list[bool] = field(default_factory=list)
     scales: list[float] = field(default_factory=list)
+    moments: float = 0.0
     problems: list[str] = field(default_factory=list)
 
 
@@ -93,6 +95,13 @@ def mean_over_ranks(value: Tensor | float) -> float:
 def as_float(value: Any) -> float | None:
     """Return a number as a plain float, and nothing as nothing."""
     return None if value is None else float(value)
+
+
+def moments_held(optimizer: torch.optim.Optimizer) -> float:
+    """Count the elements of the first moments that an optimizer holds on all ranks together: copies count."""
+    found = [state["exp_avg"] for state in optimizer.state.values() if "exp_avg" in state]
+    local = [moment.to_local() if isinstance(moment, DTensor) else moment for moment in found]
+    return mean_over_ranks(sum(moment.numel() for moment in local)) * dist.get_world_size()
 
 
 def geometry(config: Mapping[str, Any]) -> tuple[int, int]:
@@ -207,6 +216,7 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
                 engine.step()
             trace.norms.append(as_float(engine.get_global_grad_norm()))
             trace.skipped.append(engine.skipped_steps > skipped_before)
+        trace.moments = moments_held(engine.basic_optimizer)
         weights = whole(master_weights(deepspeed, engine), shapes)
         engine.destroy()
         return weights
@@ -245,6 +255,7 @@ def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -
         trace.skipped.append(bool(result["skipped"]))
         if "loss_scale" in result:
             trace.scales.append(float(result["loss_scale"]))
+    trace.moments = moments_held(optimizer)
     state = {name: tensor for name, tensor in module.full_state_dict(model).items() if name in names}
     masters = {n: t.dtype for n, t in state.items() if not n.startswith(tuple(job.freeze))}
     wrong = {name: dtype for name, dtype in masters.items() if dtype != master_dtype(job.config)}

@@ -29,6 +29,8 @@ PRECISION_FIELDS = {
 }
 """The field of the Plan that each key goes to."""
 
+_KEEPS_BUFFERS, _ADDS_UP_WIDE = "0.19.2", "0.19.8"
+_CAST_BUFFERS = "DeepSpeed before 0.19.2 casts floating-point buffers as well: do it before parallelize()"
 _SCALING = tuple(key for key, field in PRECISION_FIELDS.items() if field.startswith("precision.scaling"))
 
 
@@ -46,17 +48,27 @@ def read_precision(notes: Notes) -> Precision:
     scaling = _scaling(notes) if compute == "fp16" else None
     if scaling is None:
         notes.leave(*_SCALING)
+    if isinstance(compute, str) and compute != "fp32" and not notes.config.context.since(_KEEPS_BUFFERS):
+        notes.remarks[f"{compute}.enabled"] = Remark("close", _CAST_BUFFERS)
+    accumulate = _dtype(notes, "data_types.grad_accum_dtype")
     buffers, fp32_buffers = _buffers(notes, compute)
     return Precision(
         compute=compute,
         reduce=_dtype(notes, "communication_data_type"),
-        accumulate=_dtype(notes, "data_types.grad_accum_dtype"),
+        accumulate=None if _ignores_accumulation(notes) else accumulate,
         masters=_masters(notes, compute),
         casts_inputs=_casts_inputs(notes, compute),
         buffers=buffers,
         fp32_buffers=fp32_buffers,
         scaling=scaling,
     )
+
+
+def _ignores_accumulation(notes: Notes) -> bool:
+    """Whether DeepSpeed adds gradients up in the dtype of the model, whatever grad_accum_dtype is."""
+    at_once = notes.config.value("zero_optimization.offload_optimizer.device") in (UNKNOWN, None, "none")
+    in_shards = notes.config.value("zero_optimization.stage") == 2
+    return in_shards and at_once and not notes.config.context.since(_ADDS_UP_WIDE)
 
 
 def _overflow_check(notes: Notes) -> None:

@@ -222,7 +222,7 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
         return weights
     finally:
         F.linear = linear  # ZeRO-3 replaces it for the whole process
-        deepspeed.runtime.torch_autocast.TORCH_AUTOCAST_INITIALIZED = False  # set for the whole process, too
+        deepspeed.runtime.torch_autocast.TORCH_AUTOCAST_INITIALIZED = False  # as this
 
 
 def master_dtype(config: Config) -> torch.dtype:
@@ -230,7 +230,7 @@ def master_dtype(config: Config) -> torch.dtype:
     low = config.get("bf16", {}).get("bf16_master_weights_and_grads")
     # At stage 1 fp32 accumulation makes DeepSpeed take another optimizer, with fp32 masters in any case.
     wide = (
-        config["zero_optimization"]["stage"] == 1
+        config.get("zero_optimization", {}).get("stage") == 1
         and config.get("data_types", {}).get("grad_accum_dtype") == "fp32"
     )
     return torch.bfloat16 if low and not wide else torch.float32

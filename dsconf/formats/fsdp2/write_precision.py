@@ -109,12 +109,10 @@ def _casts(draft: Draft) -> None:
 
 def _gradient_dtypes(draft: Draft) -> None:
     precision = draft.plan.precision
-    reduce, label = precision.reduce or precision.compute, draft.labels.get("precision.reduce", "")
-    if precision.autocast is not None and precision.compute == "fp32" and precision.reduce is not None:
-        label = label or draft.labels["precision.autocast"]
-        if precision.autocast == "fp16":
-            # Gradients of other weights than Linear's may be too large for it.
-            reduce = "fp32"
+    reduce, label = precision.reduce or precision.compute, _label(draft, "precision.reduce")
+    if precision.autocast == "fp16" and precision.reduce == "fp16":
+        # Gradients of other weights than Linear's may be too large for it.
+        reduce = "fp32"
     wide = (precision.accumulate or precision.compute) == "fp32"
     # Rounding two gradients and their sum is rounding their sum, if they are of that dtype.
     few = (1, 2) if precision.compute == reduce else (1,)
@@ -210,5 +208,5 @@ def write_scaling(draft: Draft) -> None:
 
 
 def _label(draft: Draft, field: str) -> str:
-    """Where a setting of the scale comes from: its own key, or autocast, which has none for it."""
-    return draft.labels.get(field) or f"{draft.labels['precision.autocast']}: as torch.amp.GradScaler"
+    """Where a dtype or a setting of the scale comes from: its own key, or autocast, which decides it."""
+    return draft.labels.get(field) or draft.labels["precision.autocast"]

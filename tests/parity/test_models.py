@@ -24,14 +24,15 @@ REDUCED = (
 )
 
 
-def of(model_type: str, *blocks: str, **context: Any) -> Translator:
+def of(model_type: str, *blocks: str, tied: bool | None = None, **context: Any) -> Translator:
     """A translation for a model."""
-    known = Context(model=Model(model_type=model_type), **context)
+    known = Context(model=Model(model_type=model_type, tied=tied), **context)
     return lambda path: translate(path, "fsdp2", known, {}, blocks)
 
 
 MODELS: dict[str, Translator] = {
-    "llama": of("llama"),
+    "llama": of("llama", tied=True),
+    "untied": of("llama"),
     "experts": of("switch_transformers", "Block"),
     "mixtral": of("mixtral"),
     "qwen3": of("qwen3"),
@@ -73,7 +74,7 @@ GROUP: Config = {"tensor_parallel": {"autotp_size": 2}}
 def divided(model: str, precision: str, stage: int, steps: int, **cell: Any) -> tuple[str, dict[str, Any]]:
     """A cell in which two ranks divide the layers."""
     run = at(stage, precision, steps, **GROUP, **cell.pop("changes", {}))
-    workload = {"qwen3": QWEN3, "llama": LLAMA}[model]
+    workload = QWEN3 if model == "qwen3" else LLAMA
     bounds = SOME_BITS if precision == "fp32" else AS_IS["bf16"]
     return model, {"run": run, "workload": workload, "tolerance": bounds, **cell}
 
@@ -93,6 +94,14 @@ TENSOR: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Runs with tensor parallelism over both ranks; sums over the group round differently."""
 
+BROKEN: dict[str, tuple[str, dict[str, Any]]] = {
+    "a tied head is divided": divided("untied", "fp32", 2, 3),
+    "the norm of one mesh": divided(
+        "qwen3", "fp32", 1, 1, edits={"for grads in by_mesh.values()": "for grads in [*by_mesh.values()][:1]"}
+    ),
+}
+"""Modules that train something else."""
+
 
 @pytest.fixture(scope="module")
 def benches(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bench]:
@@ -105,6 +114,7 @@ def verdicts(benches: dict[str, Bench]) -> dict[str, Verdict]:
     """The verdicts of all cases, run in one launch a side."""
     cases = [benches[model].case(name, **cell) for name, (model, cell) in (EXACT | CLOSE | TENSOR).items()]
     unused = benches["experts"].case("unused", at(2, "fp32", 3), edits={REDUCED: ""}, workload=EXPERTS)
+    cases += [benches[model].case(name, **cell) for name, (model, cell) in BROKEN.items()]
     return run_cases([*cases, unused])
 
 
@@ -118,6 +128,19 @@ def test_trains_bit_for_bit(verdicts: dict[str, Verdict], name: str) -> None:
 @pytest.mark.parametrize("name", [*CLOSE, *TENSOR])
 def test_trains_within_its_bounds(verdicts: dict[str, Verdict], name: str) -> None:
     assert isinstance(verdicts[name], Parity), verdicts[name]
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_mutants_are_caught(verdicts: dict[str, Verdict], name: str) -> None:
+    assert isinstance(verdicts[name], Mismatch), verdicts[name]
+
+
+def test_groups_that_see_different_data(benches: dict[str, Bench]) -> None:
+    """Two groups of two ranks."""
+    model, cell = divided("qwen3", "fp32", 2, 3)
+    verdict = run_cases([benches[model].case("groups", **cell)], ranks=4)["groups"]
+    assert not isinstance(verdict, Crash), verdict.text
+    assert isinstance(verdict, Parity), verdict
 
 
 def test_experts_that_a_rank_leaves_unused_need_their_zeros(verdicts: dict[str, Verdict]) -> None:

@@ -117,9 +117,14 @@ def geometry(config: Mapping[str, Any]) -> tuple[int, int]:
     return int(micro), int(accum)
 
 
+def group_size(config: Mapping[str, Any]) -> int:
+    """Return the number of ranks that divide the layers among them."""
+    return max(int(config.get("tensor_parallel", {}).get("autotp_size", 1)), 1)
+
+
 def data_place(config: Mapping[str, Any]) -> tuple[int, int]:
     """Return the rank and the number of ranks as far as data go: those of a tensor-parallel group see the same."""
-    size = max(config.get("tensor_parallel", {}).get("autotp_size", 1), 1)
+    size = group_size(config)
     return dist.get_rank() // size, dist.get_world_size() // size
 
 
@@ -177,8 +182,8 @@ def loss_scale(engine: Any) -> list[float]:
     return [] if scale in (None, 1.0) else [float(scale)]
 
 
-def whole(divided: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
-    """Put parameters together that DeepSpeed's AutoTP has divided over all ranks."""
+def whole(divided: Mapping[str, Tensor], shapes: Mapping[str, torch.Size], size: int) -> dict[str, Tensor]:
+    """Put parameters together that DeepSpeed's AutoTP has divided over groups of `size` ranks."""
     weights = {}
     for name, part in divided.items():
         dims = [
@@ -188,7 +193,7 @@ def whole(divided: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> di
         if dims:
             parts: list[Tensor] = [part] * dist.get_world_size()
             dist.all_gather_object(parts, part)  # their sizes may differ
-            weights[name] = torch.cat(parts, dims[0])
+            weights[name] = torch.cat(parts[:size], dims[0])
     return weights
 
 
@@ -217,7 +222,7 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
             trace.norms.append(as_float(engine.get_global_grad_norm()))
             trace.skipped.append(engine.skipped_steps > skipped_before)
         trace.moments = moments_held(engine.basic_optimizer)
-        weights = whole(master_weights(deepspeed, engine), shapes)
+        weights = whole(master_weights(deepspeed, engine), shapes, group_size(job.config))
         engine.destroy()
         return weights
     finally:

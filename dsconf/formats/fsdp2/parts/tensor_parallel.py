@@ -42,6 +42,4 @@ def gradient_norm(model: nn.Module) -> torch.Tensor:
         if isinstance(param.grad, DTensor):
             by_mesh.setdefault(param.grad.device_mesh, []).append(param.grad)
     norms = [torch.nn.utils.get_total_norm(grads) for grads in by_mesh.values()]
-    whole = torch.stack([norm.full_tensor() for norm in norms if isinstance(norm, DTensor)])
-    norm: torch.Tensor = torch.linalg.vector_norm(whole)
-    return norm
+    return torch.nn.utils.get_total_norm([norm.full_tensor() for norm in norms if isinstance(norm, DTensor)])

@@ -66,9 +66,27 @@ class Precision(_Frozen):
     """Gradients between GPUs; None: as `compute`."""
     accumulate: Dtype | None = None
     """Gradients between micro batches; None: as `compute`."""
+    autocast: Dtype | None = None
+    """What torch.autocast casts to inside the model's forward pass (not the loss); None: no autocast."""
+    masters: Dtype = "fp32"
+    """Parameters as the optimizer updates them."""
+    casts_inputs: bool = False
+    """Whether floating-point inputs of the model are cast to `compute`."""
+    buffers: Dtype | Unresolved | None = None
+    """Floating-point buffers; None: as they were loaded."""
+    fp32_buffers: tuple[str, ...] = ()
+    """Parts of the names of buffers that are fp32 all the same; * stands for any characters."""
     scaling: LossScaling | None = None
     rounded_masters: bool = True
     """Whether fp32 masters start from weights rounded to `compute`, or from the weights as they are."""
+
+    @property
+    def coarsest(self) -> Dtype:
+        """The dtype of a step that keeps the fewest bits; bf16 where that is open."""
+        dtypes = (self.compute, self.reduce, self.accumulate, self.autocast)
+        if "bf16" in dtypes or isinstance(self.compute, Unresolved):
+            return "bf16"
+        return "fp16" if "fp16" in dtypes else "fp32"
 
 
 class Sharding(_Frozen):
@@ -78,6 +96,10 @@ class Sharding(_Frozen):
     reshard_after_forward: bool | int = True
     """Whether a block's parameters are freed between its forward and its backward; a number: but for a copy that is
     divided over groups of so many ranks."""
+    group: int | None = None
+    """Ranks that the state is divided over, the groups being copies of each other; None: all."""
+    sums_gradients: bool = False
+    """Whether the gradients of the ranks are added up, where they are averaged otherwise."""
 
 
 class Offload(_Frozen):
@@ -210,6 +232,19 @@ class Wrapping(_Frozen):
     """Class names; empty: not known."""
     separate_ends: bool = False
     """Whether embeddings and heads outside of the blocks are units of their own, where no weight is tied."""
+    unused_parameters: bool = False
+    """Whether a GPU may leave parameters without a gradient that another one uses, as in a mixture of experts."""
+
+
+class Parallelism(_Frozen):
+    """What is divided over GPUs that see the same data."""
+
+    tensor: int = 1
+    """GPUs over which each layer is divided."""
+    block_styles: dict[str, str] = {}
+    """How a layer is divided, by its path in a block: a style of the tensor parallelism of transformers."""
+    root_styles: dict[str, str] = {}
+    """The same for layers outside of the blocks, by path in the model."""
 
 
 class Launch(_Frozen):
@@ -230,4 +265,11 @@ class Plan(_Frozen):
     schedule: Schedule | None = None
     clipping: Clipping = Clipping()
     wrapping: Wrapping = Wrapping()
+    parallelism: Parallelism = Parallelism()
     launch: Launch = Launch()
+
+    @property
+    def ranks(self) -> int | None:
+        """The number of GPUs that the batch sizes are for; None: any."""
+        world = self.batch.world_size
+        return None if world is None else world * self.parallelism.tensor

@@ -18,13 +18,29 @@ def load_model(path: str) -> Model:
     names = config.get("architectures")
     dtype = config.get("dtype", config.get("torch_dtype"))  # transformers 4 wrote the second
     text_config = config.get("text_config")
+    model_type, tied = config.get("model_type"), config.get("tie_word_embeddings")
     return Model(
         architecture=names[0] if isinstance(names, list) and names else None,
-        model_type=config.get("model_type"),
+        model_type=model_type if isinstance(model_type, str) else None,
         hidden_size=_hidden_size(config),
         text_hidden_size=_hidden_size(text_config) if isinstance(text_config, dict) else None,
         dtype=dtype if isinstance(dtype, str) else None,
+        tied=tied if isinstance(tied, bool) else None,
+        heads=_heads(config),
+        parts=_parts(config),
     )
+
+
+def _heads(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """The numbers of attention heads that stand there, without those of the parts."""
+    named = (config.get(name) for name in ("num_attention_heads", "num_key_value_heads"))
+    return tuple(number for number in named if isinstance(number, int) and not isinstance(number, bool))
+
+
+def _parts(config: Mapping[str, Any]) -> dict[str, str]:
+    """The types of the sections that have one."""
+    types = {name: part.get("model_type") for name, part in config.items() if isinstance(part, dict)}
+    return {name: kind for name, kind in types.items() if isinstance(kind, str)}
 
 
 def _hidden_size(config: Mapping[str, Any]) -> int | None:

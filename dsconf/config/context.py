@@ -42,6 +42,12 @@ class Model(NamedTuple):
     """The same of its text_config, where only Trainer looks."""
     dtype: str | None = None
     """The dtype of the saved weights, in which the model was trained as a rule."""
+    tied: bool | None = None
+    """Whether input and output embeddings are one parameter (tie_word_embeddings)."""
+    heads: tuple[int, ...] = ()
+    """The numbers of attention heads, those of keys and values included where they differ."""
+    parts: Mapping[str, str] = {}
+    """By section, such as text_config, the model_type of that part of the model."""
 
 
 class Launch(NamedTuple):

@@ -20,6 +20,8 @@ def render_markdown(report: Report, *, forced: bool = False) -> str:
     silent = [item for item in report.items if item.outcome == "no-effect"]
     lines = [f"### {_plain(report.file)}: DeepSpeed to FSDP2, {report.overall}", ""]
     lines += [f"Overall **{report.overall}**{measured}.", ""]
+    if report.blocks.line:
+        lines += [f"Sharded one by one: {_plain(report.blocks.line)}.", ""]
     lines += [line for what in report.assumed for line in (f"Assumed: {what}.", "")]
     if not report.supported:
         lines += [f"**{report.missing(forced=forced)}**", ""]

@@ -13,6 +13,7 @@ from dsconf.formats.outcome import Item, Landing, Outcome, worst
 from dsconf.formats.reading import Reading, Remark
 from dsconf.plan import Plan
 from dsconf.translate.numerics import difference
+from dsconf.translate.wrapping import Chosen
 
 _RUNS = "over 8 steps of the test model on 2 ranks"
 _EQUAL = f"losses and weights equal bit for bit, {_RUNS}"
@@ -22,6 +23,8 @@ _CLOSE = {
     "fp16": f"fp16: loss within 5e-3 {_RUNS}",
 }
 """What the parity runs hold for an overall outcome "close", by precision."""
+_LOADED = "; loss within 5e-3 where the model is loaded in bf16"
+"""What is added without a precision section, where a model trains in the dtype that it was loaded in."""
 
 
 class Report(NamedTuple):
@@ -40,10 +43,18 @@ class Report(NamedTuple):
     numerics: Numerics
     other_numerics: str
     """What the other choice would change and cost."""
+    blocks: Chosen
+    """The modules that are sharded one by one."""
 
     @property
     def assumed(self) -> list[str]:
-        """What the absence of a key was taken for, where the version of DeepSpeed decides and nobody said it."""
+        """What was taken for granted where nobody said it."""
+        blocks = [self.blocks.assumed] if self.blocks.assumed else []
+        return [*self._assumed_version, *blocks]
+
+    @property
+    def _assumed_version(self) -> list[str]:
+        """What the absence of a key was taken for, where the version of DeepSpeed decides."""
         if self.version is not None or not any(
             item.key == "gradient_clipping" and not item.written for item in self.items
         ):
@@ -72,6 +83,7 @@ class Report(NamedTuple):
             "target": self.target,
             "numerics": self.numerics,
             "overall": {"outcome": self.overall, "note": self.note},
+            "blocks": {"classes": list(self.blocks.wrapping.block_classes), "source": self.blocks.label},
             "items": [
                 {
                     "key": item.key,
@@ -87,7 +99,9 @@ class Report(NamedTuple):
         }
 
 
-def assemble(config: Config, reading: Reading, writing: Writing, target: str, numerics: Numerics) -> Report:
+def assemble(
+    config: Config, reading: Reading, writing: Writing, target: str, numerics: Numerics, blocks: Chosen
+) -> Report:
     """Join what the reader and the writer say of each key, in the order of the file."""
     items = list(reading.items)
     done = {item.key for item in items}
@@ -104,7 +118,9 @@ def assemble(config: Config, reading: Reading, writing: Writing, target: str, nu
     if note and version is not None:
         note += f", with DeepSpeed {NEWEST}"
     file, other = config.document.path, difference(reading.plan, numerics)
-    return Report("deepspeed", target, file, overall, note, items, version, writing.torch, numerics, other)
+    return Report(
+        "deepspeed", target, file, overall, note, items, version, writing.torch, numerics, other, blocks
+    )
 
 
 def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, Landing]) -> Item:
@@ -126,8 +142,11 @@ def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, 
 
 
 def _overall_note(overall: Outcome, plan: Plan) -> str:
+    compute = plan.precision.compute if isinstance(plan.precision.compute, str) else "bf16"
     if overall == "exact":
-        return _EQUAL
+        # At the other stages DeepSpeed trains a model that was loaded in bf16 as exactly.
+        differs = compute == "fp32" and plan.sharding.partition in ("nothing", "parameters")
+        return _EQUAL + _LOADED * differs
     if overall == "close":
-        return _CLOSE[plan.precision.compute if isinstance(plan.precision.compute, str) else "bf16"]
+        return _CLOSE[plan.precision.coarsest] + _LOADED * (plan.precision.coarsest == "fp32")
     return "what is marked approximate says how it differs" if overall == "approximate" else ""

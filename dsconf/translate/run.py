@@ -24,6 +24,7 @@ from dsconf.plan import Launch
 from dsconf.translate.numerics import recommended
 from dsconf.translate.refusals import stops, with_refusals
 from dsconf.translate.report import Report, assemble
+from dsconf.translate.wrapping import choose, divided
 
 
 class Refused(Exception):
@@ -78,16 +79,18 @@ def translate(
     if numerics == "pytorch":
         reading = recommended(reading)
     launch = Launch(world_size=context.world_size, gpus_per_node=context.gpus_per_node)
-    wrapping = reading.plan.wrapping.model_copy(update={"block_classes": tuple(blocks)})
-    plan = reading.plan.model_copy(update={"wrapping": wrapping, "launch": launch})
+    chosen = choose(blocks, context, reading.plan.wrapping)
+    parallelism, labels = divided(reading.plan.parallelism, chosen, context.model)
+    update = {"wrapping": chosen.wrapping, "parallelism": parallelism, "launch": launch}
+    plan = reading.plan.model_copy(update=update)
     writing = write(
         plan,
         _origin(path, reading, numerics),
-        _labels(config, reading),
+        _labels(config, reading) | chosen.labels | labels,
         style=style,
         torch=context.torch_version,
     )
-    report = assemble(config, reading, writing, target, numerics)
+    report = assemble(config, reading, writing, target, numerics, chosen)
     items = with_refusals(report.items, config, result.findings)
     return Translation(writing.code, report._replace(items=items))
 

@@ -21,6 +21,7 @@ def render(report: Report, *, forced: bool = False) -> str:
     lines = [
         *(f"Assumed: {what}" for what in report.assumed),
         f"{report.file} ({source}) -> {target}: {len(written)} settings, overall {report.overall}{measured}",
+        *([f"Sharded one by one: {report.blocks.line}"] if report.blocks.line else []),
         "",
     ]
     width = min(56, max((len(_label(item)) for item in report.items), default=0))

@@ -20,6 +20,7 @@ class Record:
     start: Parameters  # rank 0's, as loaded
     params: Parameters
     scales: Sequence[float] = ()  # of the loss, in fp16
+    moments: float = 0.0  # elements of the optimizer's first moments, over all ranks
     problems: Sequence[str] = ()  # faults the worker itself saw, such as ranks that disagree
 
 
@@ -34,6 +35,9 @@ class Tolerance:
 
 
 EXACT = Tolerance()
+
+PADDING = 0.1
+"""The part of the optimizer's state that may be padding of its shards: copies of it are whole multiples."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,10 @@ def compare(reference: Record, candidate: Record) -> Differences:
             faults.append(f"step {step}: {'skipped' if got else 'applied'}, unlike the reference")
     if list(reference.scales) != list(candidate.scales):
         faults.append(f"loss scales {candidate.scales}, where the reference has {reference.scales}")
+    if _relative_gap(reference.moments, candidate.moments) > PADDING:
+        faults.append(
+            f"{candidate.moments:g} elements of moments, where the reference has {reference.moments:g}"
+        )
     faults += [f"{name} is missing" for name in reference.params if name not in candidate.params]
     faults += [f"{name} is not in the reference" for name in candidate.params if name not in reference.params]
     norm = _norm(reference, candidate, faults)

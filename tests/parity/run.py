@@ -77,18 +77,41 @@ class Case(Setting):
         return Cell(id=f"{self.id} [{role}]", role=role, module=module, **shared)
 
 
-def _launch(numbered: Sequence[tuple[int, dict[str, Any]]], output: Path, ranks: int, timeout: float) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Where a launch runs: how many ranks, for how many seconds at most, and with which DeepSpeed.
+
+    `deepspeed` is a folder that holds another version of the package than the installed one.
+    """
+
+    ranks: int = 2
+    timeout: float = 900.0
+    deepspeed: Path | None = None
+
+    def environment(self) -> dict[str, str]:
+        """The variables of a launch; another version keeps the operators that it builds beside itself."""
+        base = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+        if self.deepspeed is None:
+            return base
+        path = os.pathsep.join([str(self.deepspeed.resolve()), os.environ.get("PYTHONPATH", "")])
+        return base | {
+            "PYTHONPATH": path.rstrip(os.pathsep),
+            "TORCH_EXTENSIONS_DIR": str(self.deepspeed.resolve() / "operators"),
+        }
+
+
+def _launch(numbered: Sequence[tuple[int, dict[str, Any]]], output: Path, machine: Machine) -> str:
     """Run the worker once, and return how it ended, for those cells that have no record."""
     job = output / "job.json"
     job.write_text(json.dumps(numbered), encoding="utf-8")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    command += [str(WORKER), str(job), str(output)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    command += [str(machine.ranks), str(WORKER), str(job), str(output)]
+    env = machine.environment()
     log = output / "log.txt"
     with log.open("w", encoding="utf-8") as stream:
         process = subprocess.Popen(command, env=env, stdout=stream, stderr=stream)
         try:
-            status = process.wait(timeout)
+            status = process.wait(machine.timeout)
         except subprocess.TimeoutExpired:
             process.terminate()  # not kill, which would leave the ranks behind
             process.wait()
@@ -99,7 +122,7 @@ def _launch(numbered: Sequence[tuple[int, dict[str, Any]]], output: Path, ranks:
             raise
     tail = log.read_text(encoding="utf-8", errors="replace")[-TAIL:]
     if status is None:
-        return f"no end after {timeout:g} s\n{tail}"
+        return f"no end after {machine.timeout:g} s\n{tail}"
     if status:
         return "\n".join([*_rank_statuses(tail), tail])
     return "a rank ended early with exit status 0"
@@ -120,14 +143,14 @@ def _read(path: Path, side: Side, report: str) -> Result:
     return Record(**data)
 
 
-def _run_side(side: Side, cells: Sequence[Cell], ranks: int, timeout: float) -> dict[str, Result]:
+def _run_side(side: Side, cells: Sequence[Cell], machine: Machine) -> dict[str, Result]:
     results: dict[str, Result] = {}
     waiting = list(enumerate(cells))
     while waiting:
         with tempfile.TemporaryDirectory(prefix="parity-") as folder:
             output = Path(folder)
             jobs = [(number, cell.job()) for number, cell in waiting]
-            report = _launch(jobs, output, ranks, timeout)
+            report = _launch(jobs, output, machine)
             for number, cell in waiting:
                 path = output / f"{number}.json"
                 if path.exists():
@@ -142,28 +165,35 @@ def _run_side(side: Side, cells: Sequence[Cell], ranks: int, timeout: float) -> 
     return results
 
 
-def run_cells(cells: Iterable[Cell], *, ranks: int = 2, timeout: float = 900.0) -> dict[str, Result]:
+def run_cells(
+    cells: Iterable[Cell], *, ranks: int = 2, timeout: float = 900.0, deepspeed: Path | None = None
+) -> dict[str, Result]:
     """Run `cells`, one launch a side (and one more after each crash), and return a record for each id.
 
-    Equal DeepSpeed cells run once in the life of this process.  `timeout` is for one launch.
+    Equal DeepSpeed cells run once in the life of this process.  `timeout` is for one launch, and `deepspeed` a folder
+    with another version of the package.
     """
     todo = list(cells)
     if len({cell.id for cell in todo}) != len(todo):
         raise ValueError("two cells have the same id")
-    key = {cell.id: json.dumps([ranks, cell.job()], sort_keys=True) for cell in todo}
+    machine = Machine(ranks=ranks, timeout=timeout, deepspeed=deepspeed)
+    key = {cell.id: json.dumps([ranks, str(deepspeed), cell.job()], sort_keys=True) for cell in todo}
     fresh = {key[c.id]: c for c in todo if c.role == "deepspeed" and key[c.id] not in _references}
-    found = _run_side("deepspeed", list(fresh.values()), ranks, timeout)
+    found = _run_side("deepspeed", list(fresh.values()), machine)
     known: dict[str, Result] = {**_references, **{key[name]: result for name, result in found.items()}}
     _references.update({name: result for name, result in known.items() if isinstance(result, Record)})
     results = {c.id: known[key[c.id]] for c in todo if c.role == "deepspeed"}
-    return results | _run_side("module", [c for c in todo if c.role == "module"], ranks, timeout)
+    return results | _run_side("module", [c for c in todo if c.role == "module"], machine)
 
 
-def run_cases(cases: Iterable[Case], *, ranks: int = 2, timeout: float = 900.0) -> dict[str, Verdict]:
-    """Run both sides of each case and judge them."""
+def run_cases(
+    cases: Iterable[Case], *, ranks: int = 2, timeout: float = 900.0, deepspeed: Path | None = None
+) -> dict[str, Verdict]:
+    """Run both sides of each case and judge them; see `run_cells` for the arguments."""
     todo = list(cases)
     pairs = {case.id: (case.cell("deepspeed"), case.cell("module")) for case in todo}
-    records = run_cells([cell for pair in pairs.values() for cell in pair], ranks=ranks, timeout=timeout)
+    cells = [cell for pair in pairs.values() for cell in pair]
+    records = run_cells(cells, ranks=ranks, timeout=timeout, deepspeed=deepspeed)
     verdicts = {}
     for case in todo:
         reference, candidate = (records[cell.id] for cell in pairs[case.id])

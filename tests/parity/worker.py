@@ -28,6 +28,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 CRASH_STATUS = 70  # what a rank ends with after it wrote a crash record; not a status of the module's own
 COLLECTIVE_TIMEOUT = timedelta(seconds=60)
@@ -69,6 +70,7 @@ class Trace:
     lrs: list[float] = field(default_factory=list)
     skipped: list[bool] = field(default_factory=list)
     scales: list[float] = field(default_factory=list)
+    moments: float = 0.0
     problems: list[str] = field(default_factory=list)
 
 
@@ -95,6 +97,13 @@ def as_float(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
+def moments_held(optimizer: torch.optim.Optimizer) -> float:
+    """Count the elements of the first moments that an optimizer holds on all ranks together: copies count."""
+    found = [state["exp_avg"] for state in optimizer.state.values() if "exp_avg" in state]
+    local = [moment.to_local() if isinstance(moment, DTensor) else moment for moment in found]
+    return mean_over_ranks(sum(moment.numel() for moment in local)) * dist.get_world_size()
+
+
 def geometry(config: Mapping[str, Any]) -> tuple[int, int]:
     """Return micro batch size and accumulation steps, as DeepSpeed infers what is not given."""
     total = config.get("train_batch_size")
@@ -106,6 +115,12 @@ def geometry(config: Mapping[str, Any]) -> tuple[int, int]:
     if micro is None:
         micro = total // (accum * world) if total else 1
     return int(micro), int(accum)
+
+
+def data_place(config: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the rank and the number of ranks as far as data go: those of a tensor-parallel group see the same."""
+    size = max(config.get("tensor_parallel", {}).get("autotp_size", 1), 1)
+    return dist.get_rank() // size, dist.get_world_size() // size
 
 
 def loss_of_step(job: Job, workload: ModuleType, step: int) -> LossFn:
@@ -154,11 +169,35 @@ def master_weights(deepspeed: Any, engine: Any) -> dict[str, Tensor]:
     return weights
 
 
+def loss_scale(engine: Any) -> list[float]:
+    """Return the scale of the loss, if it has one."""
+    optimizer = engine.optimizer
+    scaler = engine.torch_autocast_z0_gradscaler or getattr(optimizer, "torch_autocast_gradscaler", None)
+    scale = scaler.get_scale() if scaler else getattr(optimizer, "loss_scale", None)
+    return [] if scale in (None, 1.0) else [float(scale)]
+
+
+def whole(divided: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+    """Put parameters together that DeepSpeed's AutoTP has divided over all ranks."""
+    weights = {}
+    for name, part in divided.items():
+        dims = [
+            d for d, (mine, all_) in enumerate(zip(part.shape, shapes[name], strict=True)) if mine != all_
+        ]
+        weights[name] = part
+        if dims:
+            parts: list[Tensor] = [part] * dist.get_world_size()
+            dist.all_gather_object(parts, part)  # their sizes may differ
+            weights[name] = torch.cat(parts, dims[0])
+    return weights
+
+
 def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -> dict[str, Tensor]:
     """Train with the real DeepSpeed."""
     deepspeed: Any = importlib.import_module("deepspeed")  # slow, and only this side needs it
     config = exact_config(job.config) if job.exact else job.config
     trainable = [p for p in model.parameters() if p.requires_grad]
+    shapes = {name: param.shape for name, param in model.named_parameters()}
     linear = F.linear
     # DeepSpeed does not ask torch whether the CPU has fp16.
     deepspeed.accelerator.get_accelerator().is_fp16_supported = lambda: True
@@ -168,21 +207,33 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
         for step in range(job.steps):
             trace.lrs.append(float(engine.optimizer.param_groups[0]["lr"]))
             skipped_before = engine.skipped_steps
-            if getattr(engine.optimizer, "loss_scale", None) not in (None, 1.0):
-                trace.scales.append(float(engine.optimizer.loss_scale))
+            trace.scales += loss_scale(engine)
             loss_fn = loss_of_step(job, workload, step)
-            for batch in workload.batches(step, dist.get_rank(), dist.get_world_size(), micro, accum):
+            for batch in workload.batches(step, *data_place(job.config), micro, accum):
                 loss = loss_fn(engine, batch.to(DEVICE))
                 trace.losses.append(mean_over_ranks(loss.detach()))
                 engine.backward(loss)
                 engine.step()
             trace.norms.append(as_float(engine.get_global_grad_norm()))
             trace.skipped.append(engine.skipped_steps > skipped_before)
-        weights = master_weights(deepspeed, engine)
+        trace.moments = moments_held(engine.basic_optimizer)
+        weights = whole(master_weights(deepspeed, engine), shapes)
         engine.destroy()
         return weights
     finally:
         F.linear = linear  # ZeRO-3 replaces it for the whole process
+        deepspeed.runtime.torch_autocast.TORCH_AUTOCAST_INITIALIZED = False  # set for the whole process, too
+
+
+def master_dtype(config: Config) -> torch.dtype:
+    """Return the dtype of the parameters that the optimizer updates."""
+    low = config.get("bf16", {}).get("bf16_master_weights_and_grads")
+    # At stage 1 fp32 accumulation makes DeepSpeed take another optimizer, with fp32 masters in any case.
+    wide = (
+        config["zero_optimization"]["stage"] == 1
+        and config.get("data_types", {}).get("grad_accum_dtype") == "fp32"
+    )
+    return torch.bfloat16 if low and not wide else torch.float32
 
 
 def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -> dict[str, Tensor]:
@@ -195,7 +246,7 @@ def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -
     optimizer = module.build_optimizer(model)
     scheduler = module.build_scheduler(optimizer)
     for step in range(job.steps):
-        data = workload.batches(step, dist.get_rank(), dist.get_world_size(), micro, accum)
+        data = workload.batches(step, *data_place(job.config), micro, accum)
         loss_fn = loss_of_step(job, workload, step)
         result = module.train_step(model, optimizer, scheduler, [b.to(DEVICE) for b in data], loss_fn)
         trace.losses += [mean_over_ranks(loss) for loss in result["losses"]]
@@ -204,9 +255,10 @@ def run_module(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -
         trace.skipped.append(bool(result["skipped"]))
         if "loss_scale" in result:
             trace.scales.append(float(result["loss_scale"]))
+    trace.moments = moments_held(optimizer)
     state = {name: tensor for name, tensor in module.full_state_dict(model).items() if name in names}
     masters = {n: t.dtype for n, t in state.items() if not n.startswith(tuple(job.freeze))}
-    wrong = {name: dtype for name, dtype in masters.items() if dtype != torch.float32}
+    wrong = {name: dtype for name, dtype in masters.items() if dtype != master_dtype(job.config)}
     trace.problems += [f"full_state_dict has {name} in {dtype}" for name, dtype in wrong.items()]
     return state
 
@@ -226,7 +278,8 @@ def flat(state: Mapping[str, Tensor]) -> dict[str, list[float]]:
 
 def run_cell(job: Job) -> dict[str, Any]:
     """Run one cell and return its record."""
-    torch.manual_seed(dist.get_rank())  # a side that does not start from rank 0's weights shows
+    # A side that does not start from rank 0's weights shows; AutoTP takes them as they are within its groups.
+    torch.manual_seed(data_place(job.config)[0])
     workload = load(job.workload)
     model: nn.Module = workload.build_model().to(getattr(torch, job.load_dtype))
     for name, param in model.named_parameters():

@@ -10,6 +10,7 @@ import pytest
 from dsconf.config.context import Consumer, Context
 from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
+from dsconf.formats.deepspeed.history import keys_of
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.deepspeed.read import FIELDS, read
 from dsconf.formats.outcome import Item
@@ -129,9 +130,184 @@ def test_gradient_dtypes() -> None:
     for spelling in ("float32", "torch.float32", "float"):
         found = plan(ZERO3 | {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": spelling}})
         assert found.precision.accumulate == "fp32"
-    assert (
-        item(ZERO3 | {"communication_data_type": "bf16"}, "communication_data_type").outcome == "unsupported"
+    assert plan(ZERO3 | {"communication_data_type": "BF16"}).precision.reduce == "bf16"
+    int8 = {"data_types": {"grad_accum_dtype": "int8"}}
+    assert item(ZERO3 | int8, "data_types.grad_accum_dtype").outcome == "unsupported"
+
+
+AUTOCAST = {"enabled": True, "dtype": "bfloat16"}
+
+
+def autocast(stage: int = 3, **keys: Any) -> dict[str, Any]:
+    section = keys.pop("torch_autocast", AUTOCAST)
+    return ZERO3 | {"zero_optimization": {"stage": stage}, "torch_autocast": section, **keys}
+
+
+def test_autocast() -> None:
+    found = plan(autocast()).precision
+    assert (found.compute, found.autocast, found.reduce, found.masters) == ("fp32", "bf16", "bf16", "fp32")
+    assert found.scaling is None
+    assert plan(autocast(torch_autocast={"enabled": False, "dtype": "bf16"})).precision == Precision()
+    assert plan(autocast(0)).precision.reduce is None
+    in_bf16 = plan(autocast(bf16={"enabled": True})).precision
+    assert (in_bf16.compute, in_bf16.autocast, in_bf16.reduce) == ("bf16", "bf16", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("stage", "modules", "reduce", "outcome"),
+    [
+        (0, [], None, "no-effect"),
+        (2, [], "fp32", "exact"),
+        (2, ["torch.nn.Linear"], "bf16", "close"),
+    ],
+)
+def test_what_autocast_reduces_in_less(
+    stage: int, modules: list[str], reduce: str | None, outcome: str
+) -> None:
+    source = autocast(stage, torch_autocast={**AUTOCAST, "lower_precision_safe_modules": modules})
+    assert plan(source).precision.reduce == reduce
+    assert item(source, "torch_autocast.lower_precision_safe_modules").outcome == outcome
+
+
+def test_autocast_decides_what_is_communicated_but_at_stage_0() -> None:
+    key = "communication_data_type"
+    source = autocast(2, communication_data_type="fp32")
+    assert plan(source).precision.reduce == "bf16"
+    assert item(source, key).outcome == "no-effect"
+    assert plan(autocast(0, communication_data_type="bf16")).precision.reduce == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("keys", "refused"),
+    [
+        ({"torch_autocast": {"enabled": True}}, "enabled"),
+        ({"torch_autocast": {"enabled": True, "dtype": "fp32"}}, "dtype"),
+        ({"torch_autocast": {"enabled": True, "dtype": "fp16"}}, "dtype"),
+        ({"torch_autocast": {"enabled": True, "dtype": "fp16"}, "gradient_clipping": 1.0}, "dtype"),
+        ({"fp16": {"enabled": True}}, "enabled"),
+        ({"bf16": {"enabled": True}, "torch_autocast": {"enabled": True, "dtype": "fp16"}}, "enabled"),
+        ({"bf16": {"enabled": "auto"}}, "enabled"),
+    ],
+)
+def test_autocast_that_is_refused_says_what_to_do(keys: dict[str, Any], refused: str) -> None:
+    source = autocast(**keys)
+    found = item(source, f"torch_autocast.{refused}")
+    assert found.outcome == "unsupported"
+    assert found.action
+    assert plan(source).precision.autocast is None
+    for key in source["torch_autocast"]:
+        assert item(source, f"torch_autocast.{key}").outcome == "unsupported"
+
+
+def test_autocast_to_fp16_scales_the_loss() -> None:
+    section = {"enabled": True, "dtype": "torch.float16"}
+    scaling = LossScaling(scale=65536.0, window=2000, hysteresis=1, refill=False, minimum=1.0)
+    for source in (
+        autocast(0, torch_autocast=section),
+        autocast(torch_autocast=section, gradient_clipping=0.0),
+    ):
+        found = reading(source)
+        assert (found.plan.precision.autocast, found.plan.precision.scaling) == ("fp16", scaling)
+        assert found.remarks["torch_autocast.dtype"].outcome == "approximate"
+
+
+def test_masters() -> None:
+    def bf16(**keys: Any) -> dict[str, Any]:
+        return ZERO3 | {"bf16": {"enabled": True, **keys}}
+
+    masters, states = "bf16.bf16_master_weights_and_grads", "bf16.bf16_optimizer_states"
+    in_fp16 = "fp16.fp16_master_weights_and_grads"
+    both = bf16(bf16_master_weights_and_grads=True, bf16_optimizer_states=True)
+    assert plan(bf16(bf16_master_weights_and_grads=False)).precision.masters == "fp32"
+    assert plan(both).precision.masters == "bf16"
+    assert item(both, states).outcome == "exact"
+    assert reading(bf16(bf16_master_weights_and_grads=True)).remarks[masters].outcome == "approximate"
+    wide = both | {"zero_optimization": {"stage": 1}, "data_types": {"grad_accum_dtype": "fp32"}}
+    assert plan(wide).precision.masters == "fp32"
+    assert {item(wide, key).outcome for key in (masters, states)} == {"no-effect"}
+    off = ZERO3 | {"bf16": {"enabled": False, "bf16_master_weights_and_grads": True}}
+    assert item(off, masters).outcome == "no-effect"
+    low = item(ZERO3 | {"fp16": {"enabled": True, "fp16_master_weights_and_grads": True}}, in_fp16)
+    assert (low.outcome, low.action is None) == ("unsupported", False)
+
+
+def test_kernels_round_bf16_weights_once() -> None:
+    both = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+    adam: dict[str, Any] = {"type": "AdamW", "params": {"lr": 0.1}}
+    own = {"type": "AdamW", "params": {"lr": 0.1, "torch_adam": True}}
+    for optimizer, bf16, fused in ((adam, both, True), (own, both, None), (adam, {"enabled": True}, None)):
+        found = plan(ZERO3 | {"bf16": bf16, "optimizer": optimizer}).optimizer
+        assert found is not None
+        assert found.arguments.get("fused") is fused
+
+
+def test_buffers() -> None:
+    def found(source: dict[str, Any], version: str | None = None) -> Precision:
+        document = scan("ds.json", json.dumps(ZERO3 | source))
+        table = keys_of(load_keys(), version) if version else load_keys()
+        return read(Config(document, table, Context(deepspeed_version=version))).plan.precision
+
+    bf16 = {"bf16": {"enabled": True}}
+    cast = {"data_types": {"buffer_dtype": "torch.float16", "keep_in_fp32_modules": ["a*", "b"]}}
+    assert (found(bf16).buffers, found(bf16).fp32_buffers) == (None, ())
+    assert (found(bf16 | cast).buffers, found(bf16 | cast).fp32_buffers) == ("fp16", ("a*", "b"))
+    assert found(bf16 | {"data_types": {"keep_in_fp32_modules": []}}).fp32_buffers == ()
+    assert (found(cast).buffers, found(cast).fp32_buffers) == (None, ())
+    assert found(bf16, "0.19.1").buffers == "bf16"
+    assert found(bf16, "0.19.2").buffers is None
+    assert found({}, "0.19.1").buffers is None
+    assert found({"bf16": {"enabled": "auto"}}, "0.18.9").buffers == Unresolved(key="bf16.enabled")
+    for key in ("buffer_dtype", "keep_in_fp32_modules"):
+        assert item(ZERO3 | cast, f"data_types.{key}").outcome == "no-effect"
+    int8 = ZERO3 | bf16 | {"data_types": {"buffer_dtype": "int8"}}
+    assert item(int8, "data_types.buffer_dtype").outcome == "unsupported"
+
+
+def test_inputs() -> None:
+    cast = {"enabled": True, "auto_cast": True}
+    assert plan(ZERO3 | {"fp16": cast}).precision.casts_inputs
+    assert not plan(ZERO3 | {"fp16": {"enabled": True}}).precision.casts_inputs
+    off = ZERO3 | {"fp16": cast | {"enabled": False}}
+    assert not plan(off).precision.casts_inputs
+    assert (item(off, "fp16.auto_cast").outcome, item(off, "fp16.auto_cast").action) == (
+        "no-effect",
+        "remove it",
     )
+
+
+def test_sums_and_groups() -> None:
+    def found(version: str | None, **keys: Any) -> Reading:
+        zero = {"stage": 3, **keys.pop("zero", {})}
+        document = scan("ds.json", json.dumps(ZERO3 | {"zero_optimization": zero, **keys}))
+        table = keys_of(load_keys(), version) if version else load_keys()
+        return read(Config(document, table, Context(deepspeed_version=version)))
+
+    assert found(None, gradient_allreduce_op="Sum").plan.sharding.sums_gradients
+    assert not found(None, gradient_allreduce_op="mean").plan.sharding.sums_gradients
+    mics = {"mics_shard_size": 2, "mics_hierarchical_params_gather": True}
+    assert found("0.18.9", zero=mics).plan.sharding.group == 2
+    assert [i.outcome for i in found("0.18.9", zero=mics).items] == ["no-effect"]
+    assert found("0.18.9", zero={"mics_shard_size": -1}).plan.sharding.group is None
+    assert found("0.18.9", zero={**mics, "stage": 2}).plan.sharding.group is None
+    removed = found(None, zero=mics)
+    assert removed.plan.sharding.group is None
+    assert [i.outcome for i in removed.items] == ["rejected-by-source"] * 2
+
+
+@pytest.mark.parametrize(
+    ("factor", "world", "prescale", "outcome"),
+    [
+        (2.0, None, False, "approximate"),
+        (2.0, 2, False, "approximate"),
+        (2.0, 4, False, "no-effect"),
+        (1.0, None, False, "no-effect"),
+        (2.0, 2, True, "no-effect"),
+    ],
+)
+def test_predivision_at_stage_3(factor: float, world: int | None, prescale: bool, outcome: str) -> None:
+    source = ZERO3 | {"gradient_predivide_factor": factor, "prescale_gradients": prescale}
+    items = {item.key: item.outcome for item in reading(source, world_size=world).items}
+    assert items["gradient_predivide_factor"] == outcome
 
 
 @pytest.mark.parametrize(
@@ -374,7 +550,8 @@ def test_schedules_of_torch() -> None:
             "compile.offload_parameters",
             "unsupported",
         ),
-        ({"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}, "torch_autocast", "unsupported"),
+        ({"torch_autocast": {"enabled": False}}, "torch_autocast.enabled", "no-effect"),
+        ({"torch_autocast": {"dtype": "bf16"}}, "torch_autocast.dtype", "no-effect"),
         ({"expert_parallel": {"enabled": False}}, "expert_parallel", "no-effect"),
         ({"data_efficiency": {"enabled": True}}, "data_efficiency", "no-effect"),
         (
@@ -384,10 +561,9 @@ def test_schedules_of_torch() -> None:
         ),
         ({"fp16": {"enabled": False, "loss_scale": 128}}, "fp16.loss_scale", "no-effect"),
         ({"fp16": {"enabled": True, "loss_scale": 128, "hysteresis": 3}}, "fp16.hysteresis", "no-effect"),
-        ({"fp16": {"enabled": True, "auto_cast": True}}, "fp16.auto_cast", "unsupported"),
+        ({"fp16": {"enabled": True, "auto_cast": False}}, "fp16.auto_cast", "no-effect"),
         ({"fp16": {"enabled": "auto", "loss_scale": 0}}, "fp16.loss_scale", "no-effect"),
         ({"gradient_predivide_factor": 1.0}, "gradient_predivide_factor", "no-effect"),
-        ({"gradient_predivide_factor": 2.0}, "gradient_predivide_factor", "no-effect"),
         ({"sequence_parallel_size": 2}, "sequence_parallel_size", "unsupported"),
     ],
 )

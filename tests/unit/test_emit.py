@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from itertools import product
 from pathlib import Path
 
@@ -24,6 +25,15 @@ FLAGS = {
     "ROUNDED_MASTERS": True,
     "SEPARATE_ENDS": False,
     "OFFLOADED": False,
+    "WIDE_MASTERS": True,
+    "FINISHED": False,
+    "AUTOCAST": False,
+    "INPUTS_CAST": False,
+    "BUFFERS_CAST": False,
+    "BUFFERS_KEPT": False,
+    "SUMMED": False,
+    "UNUSED_PARAMETERS": False,
+    "TENSOR_PARALLEL": False,
     "DECAYS": True,
     "LINEAR": False,
     "OWN_MAX_LR": True,
@@ -47,8 +57,16 @@ CONSTANTS: dict[str, Constant | Needed | Alias | Omitted] = {
     "PARAM_DTYPE": Constant("torch.bfloat16", "b"),
     "REDUCE_DTYPE": Constant("torch.bfloat16", "c"),
     "BLOCK_CLASSES": Constant("('Block',)", "d"),
+    "GROUP_SIZE": Constant("1", "q"),
+    "AUTOCAST_DTYPE": Constant("torch.bfloat16", "r"),
+    "BUFFER_DTYPE": Constant("torch.bfloat16", "s"),
+    "FP32_BUFFERS": Constant("'router'", "t"),
     "RESHARD_AFTER_FORWARD": Constant("True", "k"),
     "PIN_MEMORY": Constant("True", "l"),
+    "TENSOR_SIZE": Constant("2", "t"),
+    "BLOCK_STYLES": Constant('{\n    "up": ColwiseParallel(),\n}', "u"),
+    "ROOT_STYLES": Constant("{}", "v"),
+    "FOREACH": Omitted(),
     "WARMUP_MIN_LR": Constant("0.0", "e"),
     "WARMUP_MAX_LR": Constant("0.1", "f"),
     "WARMUP_STEPS": Constant("10", "g"),
@@ -86,6 +104,8 @@ LION = ("lion", ["Lion", "build_optimizer"])
 MUON = ("muon", ["MuonAndAdam", "build_optimizer"])
 UNCORRECTED = ("uncorrected_adam", ["UncorrectedAdam", "build_optimizer"])
 SHARDING = ("sharding", ["find_blocks", "find_units", "loaded_dtype", "prepare", "frozen", "parallelize"])
+FINISH = ("finish", ["cast_inputs", "finish"])
+TENSOR = ("tensor_parallel", ["meshes", "gradient_norm"])
 LOSS_SCALE = ("loss_scale", ["LossScaler", "loss_scaler"])
 STEP = ("step", ["train_step", "evaluate"])
 
@@ -146,6 +166,8 @@ def test_an_alias_stands_for_the_other_constant() -> None:
     code = emit("x", [SHARDING], FLAGS, CONSTANTS | {"REDUCE_DTYPE": Alias("PARAM_DTYPE")})
     assert "reduce_dtype=PARAM_DTYPE" in code
     assert "REDUCE_DTYPE" not in code
+    code = emit("x", [SHARDING], FLAGS, CONSTANTS | {"REDUCE_DTYPE": Alias("torch.float32")})
+    assert "reduce_dtype=torch.float32" in code
 
 
 def test_an_argument_of_a_flag_is_there_or_left_out() -> None:
@@ -202,15 +224,30 @@ NEEDS = {
 def possible(flags: dict[str, bool]) -> bool:
     """Whether the writer can set these flags together."""
     needed = all(flags[above] for flag, above in NEEDS.items() if flags[flag])
-    return needed and not (flags["SEPARATE_ENDS"] and flags["FROZEN_WHOLE"])
+    needed = needed and (flags["WIDE_MASTERS"] or flags["ROUNDED_MASTERS"])
+    return needed and not (flags["SEPARATE_ENDS"] and (flags["FROZEN_WHOLE"] or flags["TENSOR_PARALLEL"]))
+
+
+def is_tried(flags: dict[str, bool]) -> bool:
+    """Leaves out combinations of flags that have nothing to do with each other."""
+    apart = flags["FIXED_WORLD"] or flags["NAMED_BLOCKS"] or flags["SCALED"] or not flags["WIDE_MASTERS"]
+    return not apart or not (flags["FINISHED"] or flags["TENSOR_PARALLEL"])
+
+
+TRIED = {
+    **{"sharding": 324, "finish": 63, "step": 96, "warmup": 8, "one_cycle": 16},
+    **dict.fromkeys(("warmup_cosine", "range_test", "lion", "uncorrected_adam", "muon", "loss_scale"), 2),
+    "checkpoint": 2,
+}
+"""Combinations, by part."""
 
 
 def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
     """Compiles, and ruff finds no unused import, undefined name or unsorted import in any of them."""
     checkpoint = ("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"])
-    number = 0
+    tried: Counter[str] = Counter()
     parts = (
-        *(SHARDING, SCHEDULER, CYCLE, COSINE, RANGE, LION, UNCORRECTED, MUON),
+        *(SHARDING, FINISH, SCHEDULER, CYCLE, COSINE, RANGE, LION, UNCORRECTED, MUON),
         *(STEP, LOSS_SCALE, checkpoint),
     )
     for part, wanted in parts:
@@ -218,9 +255,12 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
         own = [flag for flag in FLAGS if f"if {flag}:" in text or f"if {flag} else" in text]
         for values in product((False, True), repeat=len(own)):
             flags = FLAGS | dict(zip(own, values, strict=True))
-            if part == "sharding" and not possible(flags):
+            if not is_tried(flags) or (part == "sharding" and not possible(flags)):
+                continue
+            if part == "finish" and not any(values):  # it has nothing to do then
                 continue
             dropped = {
+                "cast_inputs": not flags["INPUTS_CAST"],
                 "loaded_dtype": flags["MIXED_PRECISION"],
                 "find_units": not flags["SEPARATE_ENDS"],
                 "frozen": not flags["FROZEN_WHOLE"],
@@ -229,12 +269,14 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
             chosen = [name for name in wanted if not dropped.get(name)]
             above = [ABSOLUTE] if "AbsoluteLR" in text else []
             above += [LOSS_SCALE] if flags["DYNAMIC"] and part != "loss_scale" else []
+            above += [FINISH] if flags["FINISHED"] and part != "finish" else []
+            above += [TENSOR] if flags["TENSOR_PARALLEL"] else []
             code = emit("x", [*above, (part, chosen)], flags, CONSTANTS)
             compile(code, "module", "exec")
             assert not names(code) & set(FLAGS)
-            (tmp_path / f"m{number}.py").write_text(code, encoding="utf-8")
-            number += 1
-    assert number == 8 * 5 * 4 + 8 + 16 + 2 + 2 + 2 + 2 + 2 + 2**6 + 2 + 2
+            (tmp_path / f"{part}{tried[part]}.py").write_text(code, encoding="utf-8")
+            tried[part] += 1
+    assert tried == TRIED
     ruff = [
         sys.executable,
         "-m",

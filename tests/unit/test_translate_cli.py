@@ -207,11 +207,27 @@ def zero(**changes: Any) -> dict[str, Any]:
     return ZERO3 | {"gradient_accumulation_steps": 2, "zero_optimization": changes}
 
 
+FP32_ONLY: dict[str, Any] = {"bf16": {"enabled": False}}
+FP32 = ZERO3 | FP32_ONLY
+MASTERS = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+
+
+def autocast(**section: Any) -> dict[str, Any]:
+    return {"torch_autocast": {"enabled": True, "dtype": "bfloat16", **section}}
+
+
+AUTOCAST = autocast()
+
+
+def types(**section: Any) -> dict[str, Any]:
+    return {"data_types": section}
+
+
 @pytest.mark.parametrize(
     ("source", "has", "lacks"),
     [
-        (zero(stage=0), "(dist.get_world_size(), 1), mesh_dim_names", "stage ="),
-        (zero(stage=1), "model.set_requires_gradient_sync(is_last)", "(dist.get_world_size(), 1)"),
+        (zero(stage=0), "(copies, GROUP_SIZE), mesh_dim_names", "stage ="),
+        (zero(stage=1), "model.set_requires_gradient_sync(is_last)", "GROUP_SIZE"),
         (zero(stage=2), "model.set_reshard_after_backward(is_last)", "set_requires_gradient_sync"),
         (zero(stage=2), "ignored_params=frozen(module)", "OffloadPolicy"),
         (zero(stage=3), "RESHARD_AFTER_FORWARD = True", "is_last"),
@@ -224,6 +240,46 @@ def zero(**changes: Any) -> dict[str, Any]:
         (FP16, "loss_scaler.update(skipped)", "1.0  # fp16.loss_scale"),
         (FP16, 'state["loss_scaler"] = vars(loss_scaler)', "REFILLED"),
         (FP16 | {"fp16": {"enabled": True, "loss_scale": 128}}, "LOSS_SCALE = 128.0", "loss_scaler"),
+        (
+            FP16 | {"fp16": {"enabled": True, "auto_cast": True}},
+            "model.register_forward_pre_hook(lambda module, inputs: cast_inputs(inputs))",
+            "buffer.is_floating_point()",
+        ),
+        (FP32 | AUTOCAST, "AUTOCAST_DTYPE = torch.bfloat16  # torch_autocast.dtype", "cast_inputs"),
+        (FP32 | AUTOCAST, "REDUCE_DTYPE = torch.bfloat16  # torch_autocast.dtype", "PARAM_DTYPE"),
+        (FP32 | autocast(lower_precision_safe_modules=[]), "reduce_dtype=torch.float32", "REDUCE_DTYPE"),
+        (
+            FP32 | autocast(dtype="fp16") | {"gradient_clipping": 0},
+            "SCALE_WINDOW = 2000  # torch_autocast.dtype: as torch.amp.GradScaler",
+            "torch.float16  # communication_data_type",
+        ),
+        (FP32 | {"gradient_allreduce_op": "mean"}, "fully_shard", "finish"),
+        (
+            zero(stage=2) | {"gradient_allreduce_op": "sum"},
+            "set_force_sum_reduction_for_comms(True)",
+            "autocast",
+        ),
+        (ZERO3 | {"bf16": MASTERS}, "param.data = param.data.to(PARAM_DTYPE)", ".float()"),
+        (
+            ZERO3 | types(buffer_dtype="fp16"),
+            "BUFFER_DTYPE = torch.float16  # data_types.buffer_dtype",
+            "re.search",
+        ),
+        (
+            ZERO3 | types(keep_in_fp32_modules=["b*", "a.c"]),
+            "torch.float32 if re.search(FP32_BUFFERS, name) else buffer.dtype",
+            "BUFFER_DTYPE",
+        ),
+        (
+            ZERO3 | types(keep_in_fp32_modules=["b*", "a.c"], buffer_dtype="bf16"),
+            "FP32_BUFFERS = 'a.c|b.*'  # data_types.keep_in_fp32_modules",
+            "buffer.dtype",
+        ),
+        (
+            FP32 | {"communication_data_type": "bf16"},
+            "REDUCE_DTYPE = torch.bfloat16  # comm",
+            "= torch.float32",
+        ),
     ],
 )
 def test_settings_and_their_code(source: dict[str, Any], has: str, lacks: str) -> None:
@@ -257,6 +313,42 @@ def test_settings_and_their_code(source: dict[str, Any], has: str, lacks: str) -
 def test_settings_of_zero_and_their_outcomes(source: dict[str, Any], expected: dict[str, str]) -> None:
     found = outcomes(source)
     assert {key: found[f"zero_optimization.{key}"] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (zero(stage=0) | FP32_ONLY | AUTOCAST, {"torch_autocast.dtype": "exact"}),
+        (
+            zero(stage=2) | FP32_ONLY | AUTOCAST,
+            {"torch_autocast.dtype": "close", "torch_autocast.enabled": "exact"},
+        ),
+        (FP32 | AUTOCAST, {"torch_autocast.dtype": "approximate"}),
+        (zero(stage=3) | AUTOCAST, {"torch_autocast.dtype": "exact"}),
+        (zero(stage=0) | FP32_ONLY | autocast(dtype="fp16"), {"torch_autocast.dtype": "approximate"}),
+        (FP32 | autocast(dtype="fp16"), {"torch_autocast.dtype": "unsupported"}),
+        (
+            ZERO3 | {"bf16": MASTERS},
+            {"bf16.bf16_master_weights_and_grads": "close", "bf16.bf16_optimizer_states": "exact"},
+        ),
+        (FP16 | {"fp16": {"enabled": True, "auto_cast": True}}, {"fp16.auto_cast": "exact"}),
+        (FP32 | {"communication_data_type": "bf16"}, {"communication_data_type": "close"}),
+        (ZERO3 | {"communication_data_type": "fp16"}, {"communication_data_type": "close"}),
+        (FP32 | types(grad_accum_dtype="bf16"), {"data_types.grad_accum_dtype": "close"}),
+        (ZERO3 | types(buffer_dtype="fp32"), {"data_types.buffer_dtype": "exact"}),
+        (FP32 | {"gradient_allreduce_op": "mean"}, {"gradient_allreduce_op": "exact"}),
+        (zero(stage=1) | {"gradient_allreduce_op": "sum"}, {"gradient_allreduce_op": "exact"}),
+    ],
+)
+def test_precisions_and_their_outcomes(source: dict[str, Any], expected: dict[str, str]) -> None:
+    found = outcomes(source)
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_the_overall_note_is_that_of_the_coarsest_dtype() -> None:
+    source = FP32 | {"communication_data_type": "bf16", "gradient_clipping": 0}
+    assert "overall close (bf16: loss within 5e-3" in translate(source).stderr
+    assert "overall close (fp32: loss within 2e-6" in translate(FP32).stderr
 
 
 @pytest.mark.parametrize(

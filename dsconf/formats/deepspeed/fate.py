@@ -37,9 +37,9 @@ _ZERO = "zero_optimization."
 NVME = "FSDP2 has no offload to NVMe"
 _ON_CPU = "it acts on NVMe only"
 _RECOMPUTED = "activation_checkpointing."
+_TENSOR = "tensor_parallel."
 _OFFLOAD_ALL = "use offload_optimizer and offload_param of zero_optimization instead"
 MONITORS = ("tensorboard", "wandb", "comet", "csv_monitor")
-_MASTERS = "16-bit masters are not translated yet"
 
 FATES: dict[str, Fate] = {
     **_hints(
@@ -160,30 +160,59 @@ FATES: dict[str, Fate] = {
         "loss_scale initial_scale_power loss_scale_window hysteresis consecutive_hysteresis min_loss_scale",
         "only dynamic loss scaling reads it",
     ),
-    "fp16.auto_cast": Fate("unsupported", "inputs that are cast to fp16 are not translated yet", (False,)),
-    "fp16.fp16_master_weights_and_grads": Fate("unsupported", _MASTERS, (False,)),
-    "bf16.bf16_master_weights_and_grads": Fate("unsupported", _MASTERS, (False,)),
-    "bf16.bf16_optimizer_states": Fate("unsupported", _MASTERS, (False,)),
+    "fp16.auto_cast": Fate("no-effect", "inputs stay as they are"),
+    "fp16.fp16_master_weights_and_grads": Fate("no-effect", "the masters are in fp32"),
+    "bf16.bf16_master_weights_and_grads": Fate("no-effect", "the masters are in fp32"),
+    "bf16.bf16_optimizer_states": Fate("no-effect", "they have the dtype of the masters, fp32"),
     "bf16.immediate_grad_update": Fate("no-effect", "only DeepSpeed's BF16_Optimizer reads it, at stage 1"),
     "bf16.check_grad_overflow": Fate(
         "no-effect", "a step whose norm is not finite is left out, whatever this says"
     ),
-    "torch_autocast": Fate("unsupported", "torch_autocast is not translated yet"),
-    "data_types.buffer_dtype": Fate("unsupported", "a dtype of buffers is not translated yet", (None,)),
+    "torch_autocast.enabled": Fate("no-effect", "it is off"),
+    "data_types.buffer_dtype": Fate("no-effect", "buffers stay as they were loaded"),
     "data_types.param_dtype": Fate("no-effect", "it has to be the dtype that the precision section gives"),
-    "data_types.keep_in_fp32_modules": Fate(
-        "unsupported", "modules kept in fp32 are not translated yet", ("auto", [])
-    ),
+    "data_types.keep_in_fp32_modules": Fate("no-effect", "buffers stay as they were loaded"),
     "gradient_predivide_factor": Fate(
         "no-effect", "it divides before the reduction and multiplies after it: the mean stays"
     ),
-    "gradient_allreduce_op": Fate(
-        "unsupported", "gradients that are summed are not translated yet", ("mean",)
+    "sequence_parallel_size": Fate(
+        "unsupported",
+        "sequence parallelism is not translated",
+        (1, None),
+        "divide the sequence with torch.distributed.tensor.experimental.context_parallel in your script",
     ),
-    "sequence_parallel_size": Fate("unsupported", "sequence parallelism is not translated", (1, None)),
-    "data_parallel_size": Fate("unsupported", "a mesh of DeepSpeed's is not translated", (None,)),
-    "tensor_parallel": Fate("unsupported", "tensor parallelism is not translated yet"),
-    "expert_parallel": Fate("unsupported", "expert parallelism is not translated"),
+    "data_parallel_size": Fate(
+        "unsupported",
+        "a mesh of DeepSpeed's is not translated",
+        (None,),
+        "it stands beside sequence_parallel_size only: leave both out",
+    ),
+    f"{_TENSOR}autotp_size": Fate("no-effect", "no layer is divided"),
+    f"{_TENSOR}preset_model": Fate(
+        "no-effect", "which layers are divided stands in BLOCK_STYLES; it changes no number"
+    ),
+    f"{_TENSOR}partition_config": Fate(
+        "unsupported",
+        "layers are divided as the plan of transformers has them",
+        (None, {}),
+        "--set tensor_parallel.partition_config=null, and change BLOCK_STYLES if other layers have to be divided",
+    ),
+    f"{_TENSOR}vocab_parallel_lm_head": Fate(
+        "approximate", "logits are gathered on each rank, which takes more memory; no number changes", _OFF
+    ),
+    **_hints(
+        _TENSOR,
+        "tp_overlap_comm vocab_parallel_ce_backend keep_module_on_host tp.tp_grain_size",
+        "how DeepSpeed divides and times it: it changes no number",
+    ),
+    f"{_TENSOR}tp.tp_size": Fate("no-effect", "it has to be 1, or what autotp_size is"),
+    f"{_TENSOR}kernel_inject": Fate("unsupported", "kernels of DeepSpeed's inference engine", (False,)),
+    "expert_parallel": Fate(
+        "unsupported",
+        "expert parallelism is not translated",
+        (),
+        "--set expert_parallel.enabled=false shards each expert over all ranks, as ZeRO does: the same numbers",
+    ),
     "compile.deepcompile": Fate(
         "no-effect", _COMPILED, _OFF, "compile each block before parallelize shards it: block.compile()"
     ),
@@ -240,12 +269,12 @@ SWITCHED = {
     "zero_optimization.offload_optimizer": ("zero_optimization.offload_optimizer.device", "none"),
     "fp16": ("fp16.enabled", False),
     "bf16": ("bf16.enabled", False),
+    "torch_autocast": ("torch_autocast.enabled", False),
     "compile": ("compile.deepcompile", False),
 }
 """Sections that act only while a key has another value than the one named."""
 
 ENABLED = {
-    "torch_autocast": ("torch_autocast.enabled",),
     **{name: (f"{name}.enabled",) for name in (*MONITORS, "flops_profiler")},
     "hybrid_engine": ("hybrid_engine.enabled",),
     "expert_parallel": ("expert_parallel.enabled",),

@@ -15,6 +15,8 @@ NOT_FINITE = (
     "a step whose norm is not finite is left out, where DeepSpeed would take it and have NaN for its weights"
 )
 
+BF16_MASTERS = "bf16.bf16_master_weights_and_grads"
+
 
 class Notes:
     """A Config, and what is said of its keys while it is read."""
@@ -35,6 +37,13 @@ class Notes:
         """
         value = self.config.value(path) if self.config.knows(path) else self.config.raw(path)
         return Unresolved(key=path) if value is UNKNOWN or value == "auto" else value
+
+    @property
+    def bf16_masters(self) -> bool:
+        """Whether the optimizer updates weights in bf16."""
+        on = self.facts.value("precision") == "bf16" and self.config.value(BF16_MASTERS) is True
+        # The optimizer that DeepSpeed takes for fp32 accumulation at stage 1 has fp32 masters in any case.
+        return on and self.facts.value("bf16_optimizer") is not True
 
     def or_default(self, path: str, default: object) -> Any:
         """The value, or a default that changes training and depends on other keys."""

@@ -6,7 +6,9 @@ from dsconf.config.derive import facts_of
 from dsconf.config.effective import Config
 from dsconf.formats.deepspeed.leftover import leftovers
 from dsconf.formats.deepspeed.notes import Notes
+from dsconf.formats.deepspeed.read_autocast import AUTOCAST_FIELDS, read_autocast
 from dsconf.formats.deepspeed.read_optimizer import read_optimizer
+from dsconf.formats.deepspeed.read_parallelism import PARALLELISM_FIELDS, read_parallelism
 from dsconf.formats.deepspeed.read_precision import PRECISION_FIELDS, read_precision, remark_on_rounding
 from dsconf.formats.deepspeed.read_schedule import read_schedule
 from dsconf.formats.deepspeed.read_sharding import SHARDING_FIELDS, read_offload, read_sharding
@@ -18,7 +20,9 @@ FIELDS = {
     "train_micro_batch_size_per_gpu": "batch.micro",
     "gradient_accumulation_steps": "batch.accumulation",
     **PRECISION_FIELDS,
+    **AUTOCAST_FIELDS,
     **SHARDING_FIELDS,
+    **PARALLELISM_FIELDS,
     "gradient_clipping": "clipping.max_norm",
     "optimizer.type": "optimizer.name",
     "scheduler.type": "schedule.name",
@@ -40,12 +44,13 @@ class _Reader(Notes):
         schedule = read_schedule(self, optimizer)
         plan = Plan(
             batch=self._batch(),
-            precision=read_precision(self),
+            precision=read_autocast(self, read_precision(self)),
             sharding=read_sharding(self),
             offload=read_offload(self),
             optimizer=optimizer,
             schedule=schedule,
             clipping=self._clipping(),
+            parallelism=read_parallelism(self),
         )
         remark_on_rounding(self, plan)
         self.items += leftovers(self.config, plan, set(self.fields), self.items)

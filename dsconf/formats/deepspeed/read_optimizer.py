@@ -7,7 +7,7 @@ from typing import Any
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.arguments import OPTIMIZER_ARGUMENTS
 from dsconf.formats.deepspeed.notes import Notes
-from dsconf.formats.reading import Remark
+from dsconf.formats.reading import Default, Remark
 from dsconf.plan import OPTIMIZERS, Optimizer, Unresolved
 
 _PREFIX = "optimizer.params."
@@ -93,6 +93,14 @@ class _Optimizer:
         if said:
             self._remark("close" if kernel else "exact", "; ".join(said))
         optimizer = self._optimizer(name, "lr", "betas", "eps", "weight_decay")
+        if kernel and self.notes.bf16_masters:
+            path, note = (
+                f"{_PREFIX}fused",
+                "as DeepSpeed's kernel it computes in fp32 and rounds bf16 weights once",
+            )
+            self.notes.fields[path] = "optimizer.fused"
+            self.notes.in_force.setdefault(path, Default(True, note))
+            optimizer.arguments["fused"] = True
         if not corrected:
             self.notes.fields[f"{_PREFIX}bias_correction"] = "optimizer.bias_correction"
         return optimizer.model_copy(update={"bias_correction": corrected})

@@ -6,9 +6,9 @@ from typing import Any
 
 from dsconf.config.dtypes import short_name
 from dsconf.document.node import UNKNOWN
-from dsconf.formats.deepspeed.notes import NOT_FINITE, Notes
+from dsconf.formats.deepspeed.notes import BF16_MASTERS, NOT_FINITE, Notes
 from dsconf.formats.outcome import Item
-from dsconf.formats.reading import Default
+from dsconf.formats.reading import Default, Remark
 from dsconf.plan import LossScaling, Plan, Precision, Unresolved
 
 PRECISION_FIELDS = {
@@ -16,6 +16,10 @@ PRECISION_FIELDS = {
     "fp16.enabled": "precision.compute",
     "communication_data_type": "precision.reduce",
     "data_types.grad_accum_dtype": "precision.accumulate",
+    "bf16.bf16_master_weights_and_grads": "precision.masters",
+    "fp16.auto_cast": "precision.casts_inputs",
+    "data_types.buffer_dtype": "precision.buffers",
+    "data_types.keep_in_fp32_modules": "precision.fp32_buffers",
     "fp16.loss_scale": "precision.scaling",
     "fp16.initial_scale_power": "precision.scaling.scale",
     "fp16.loss_scale_window": "precision.scaling.window",
@@ -25,11 +29,13 @@ PRECISION_FIELDS = {
 }
 """The field of the Plan that each key goes to."""
 
+_KEEPS_BUFFERS, _ADDS_UP_WIDE = "0.19.2", "0.19.8"
+_CAST_BUFFERS = "DeepSpeed before 0.19.2 casts floating-point buffers as well: do it before parallelize()"
 _SCALING = tuple(key for key, field in PRECISION_FIELDS.items() if field.startswith("precision.scaling"))
 
 
 def read_precision(notes: Notes) -> Precision:
-    """Dtypes of parameters and gradients; in fp16 the loss scale, too."""
+    """Dtypes of parameters, gradients, buffers and inputs; in fp16 the loss scale, too."""
     compute: Any = notes.facts.value("precision")
     if compute is UNKNOWN:
         open_ = "bf16.enabled" if notes.config.raw("bf16.enabled") == "auto" else "fp16.enabled"
@@ -42,9 +48,27 @@ def read_precision(notes: Notes) -> Precision:
     scaling = _scaling(notes) if compute == "fp16" else None
     if scaling is None:
         notes.leave(*_SCALING)
-    reduce = _dtype(notes, "communication_data_type", compute)
-    accumulate = _dtype(notes, "data_types.grad_accum_dtype", compute)
-    return Precision(compute=compute, reduce=reduce, accumulate=accumulate, scaling=scaling)
+    if isinstance(compute, str) and compute != "fp32" and not notes.config.context.since(_KEEPS_BUFFERS):
+        notes.remarks[f"{compute}.enabled"] = Remark("close", _CAST_BUFFERS)
+    accumulate = _dtype(notes, "data_types.grad_accum_dtype")
+    buffers, fp32_buffers = _buffers(notes, compute)
+    return Precision(
+        compute=compute,
+        reduce=_dtype(notes, "communication_data_type"),
+        accumulate=None if _ignores_accumulation(notes) else accumulate,
+        masters=_masters(notes, compute),
+        casts_inputs=_casts_inputs(notes, compute),
+        buffers=buffers,
+        fp32_buffers=fp32_buffers,
+        scaling=scaling,
+    )
+
+
+def _ignores_accumulation(notes: Notes) -> bool:
+    """Whether DeepSpeed adds gradients up in the dtype of the model, whatever grad_accum_dtype is."""
+    at_once = notes.config.value("zero_optimization.offload_optimizer.device") in (UNKNOWN, None, "none")
+    in_shards = notes.config.value("zero_optimization.stage") == 2
+    return in_shards and at_once and not notes.config.context.since(_ADDS_UP_WIDE)
 
 
 def _overflow_check(notes: Notes) -> None:
@@ -70,21 +94,88 @@ def _scaling(notes: Notes) -> LossScaling | None:
     return LossScaling(scale=2.0**power, window=window, hysteresis=hysteresis, refill=refill, minimum=minimum)
 
 
-def _dtype(notes: Notes, path: str, compute: object) -> Any:
-    """A dtype of gradients: as the parameters, or fp32; None where it is not written."""
+def _dtype(notes: Notes, path: str) -> Any:
+    """A dtype of gradients; None where it is not written."""
     value = notes.config.value(path)
     if not isinstance(value, str):
         return None
     value = short_name(value)
-    if value == "fp32" or value == compute:
+    if value in ("fp32", "bf16", "fp16"):
         return value
-    notes.unsupported(path, f"{value} gradients of other than {value} parameters are not translated yet")
+    notes.unsupported(path, f"gradients in {value}", f"--set {path}=fp32")
     return None
+
+
+def _masters(notes: Notes, compute: object) -> Any:
+    """The dtype of the weights that the optimizer updates."""
+    path, states, fp16 = BF16_MASTERS, "bf16.bf16_optimizer_states", "fp16.fp16_master_weights_and_grads"
+    if compute == "fp16" and notes.config.value(fp16) is True:
+        note = (
+            "torch's optimizers keep their moments in the dtype of the weights, and fp16 loses the small ones"
+        )
+        notes.unsupported(fp16, note, f"--set {fp16}=false keeps weights, gradients and moments in fp32")
+    if not notes.bf16_masters:
+        notes.leave(path)
+        if compute == "bf16" and notes.config.value(path) is True:
+            for key in (path, states):
+                if notes.config.present(key):
+                    note = "with fp32 accumulation at stage 1 DeepSpeed keeps fp32 masters in any case"
+                    notes.items.append(Item(key, notes.config.raw(key), "no-effect", note=note))
+        return "fp32"
+    if notes.config.value(states) is True:
+        note = "they have the dtype of the weights"
+        notes.items.append(Item(states, notes.config.raw(states), "exact", note=note))
+    else:
+        note = (
+            "DeepSpeed's CPU Adam keeps its moments in fp32; torch keeps them in the dtype of the weights, which "
+            "loses small changes of the second one"
+        )
+        notes.remarks[path] = Remark("approximate", note)
+    return "bf16"
+
+
+def _casts_inputs(notes: Notes, compute: object) -> bool:
+    path = "fp16.auto_cast"
+    casts = notes.config.value(path) is True
+    if casts and compute != "fp16":
+        note = "with fp16 off it would cast floating-point inputs to fp16, which the model's first layer then refuses"
+        notes.items.append(Item(path, notes.config.raw(path), "no-effect", note=note, action="remove it"))
+    if not casts or compute != "fp16":
+        notes.leave(path)
+        return False
+    return True
+
+
+def _buffers(notes: Notes, compute: object) -> tuple[Any, tuple[str, ...]]:
+    """The dtype of floating-point buffers, and parts of the names of those that are fp32 all the same."""
+    path, kept = "data_types.buffer_dtype", "data_types.keep_in_fp32_modules"
+    dtype, names = notes.config.value(path), notes.config.value(kept)
+    if compute == "fp32":
+        for key in (path, kept):
+            if notes.config.present(key):
+                note = "it acts in bf16 and fp16 only"
+                notes.items.append(Item(key, notes.config.raw(key), "no-effect", note=note))
+        dtype, names = None, None
+    elif not notes.config.knows(path):  # before 0.19.2
+        notes.in_force[path] = Default(compute, "this DeepSpeed casts buffers with the parameters")
+        return compute, ()
+    value = short_name(dtype) if isinstance(dtype, str) else None
+    if value not in ("fp32", "bf16", "fp16", None):
+        notes.unsupported(path, f"buffers in {value}", f"--set {path}=fp32")
+        value = None
+    patterns = tuple(names) if isinstance(names, list) else ()
+    if value is None:
+        notes.leave(path)
+    if not patterns:
+        notes.leave(kept)
+    return value, patterns
 
 
 def remark_on_rounding(notes: Notes, plan: Plan) -> None:
     """Roundings that DeepSpeed has and no PyTorch code repeats; figures are bounds that the parity runs hold."""
     compute = plan.precision.compute if isinstance(plan.precision.compute, str) else "bf16"
+    if compute == "fp32":
+        compute = plan.precision.autocast or "fp32"
     if compute == "fp32":
         return
     path = "zero_optimization.memory_efficient_linear"
@@ -93,5 +184,7 @@ def remark_on_rounding(notes: Notes, plan: Plan) -> None:
         note = f"DeepSpeed replaces F.linear by a version that rounds once more in {compute}"
         notes.items.append(Item(path, True, "close", note=note, written=written))
     path = "data_types.grad_accum_dtype"
+    if plan.precision.compute == "fp32":
+        return
     if plan.precision.accumulate is None and not notes.config.present(path):
         notes.in_force[path] = Default(None, "DeepSpeed's default is the dtype of the model")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dsconf.formats.deepspeed.fate import NVME
+from dsconf.config.dtypes import short_name
+from dsconf.config.tables import spec_at
+from dsconf.formats.deepspeed.fate import NVME, TRAFFIC
 from dsconf.formats.deepspeed.notes import NOT_FINITE, Notes
 from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Default, Remark
@@ -13,6 +15,8 @@ from dsconf.plan import Offload, Sharding
 SHARDING_FIELDS = {
     "zero_optimization.stage": "sharding.partition",
     "zero_optimization.zero_hpz_partition_size": "sharding.reshard_after_forward",
+    "zero_optimization.mics_shard_size": "sharding.group",
+    "gradient_allreduce_op": "sharding.sums_gradients",
     "zero_optimization.offload_param.device": "offload.parameters",
     "zero_optimization.offload_param.pin_memory": "offload.pinned",
     "zero_optimization.offload_optimizer.device": "offload.optimizer",
@@ -22,6 +26,12 @@ SHARDING_FIELDS = {
 }
 """The field of the Plan that each key goes to."""
 
+_OFFLOADS_FROM = {"param": 3, "optimizer": 1}
+"""The first stage that reads a section of offload."""
+_LOOKS_AT_NORM = "0.19.8"
+_STAYS = (
+    "after a step whose norm is not finite DeepSpeed leaves out all others, too; the emitted code goes on"
+)
 _Partition = Literal["nothing", "optimizer", "gradients", "parameters"]
 _PARTITIONS: tuple[_Partition, ...] = ("nothing", "optimizer", "gradients", "parameters")
 
@@ -40,13 +50,61 @@ def read_sharding(notes: Notes) -> Sharding:
         stage = 0
     elif not notes.config.present(path):
         notes.in_force[path] = Default(int(stage), "DeepSpeed's default")
-    if stage == 0 and path not in {item.key for item in notes.items}:
-        _remark_on_stage_0(notes)
+    if path not in {item.key for item in notes.items}:
+        if stage == 0:
+            _remark_on_stage_0(notes)
+        elif not _skips_what_is_not_finite(notes, stage):
+            notes.remarks[path] = Remark("exact", NOT_FINITE)
     partition = _PARTITIONS[int(stage)]
     if stage != 3 or not isinstance(ranks, int) or ranks <= 1:
         notes.leave(group)
-        return Sharding(partition=partition, reshard_after_forward=stage == 3)
-    return Sharding(partition=partition, reshard_after_forward=ranks)
+        ranks = 0
+    return Sharding(
+        partition=partition,
+        reshard_after_forward=ranks or stage == 3,
+        group=_group(notes, int(stage)),
+        sums_gradients=_sums(notes, int(stage)),
+    )
+
+
+def _group(notes: Notes, stage: int) -> int | None:
+    """The ranks of a group of MiCS, which older versions have."""
+    path, hierarchical = (
+        "zero_optimization.mics_shard_size",
+        "zero_optimization.mics_hierarchical_params_gather",
+    )
+    if not notes.config.knows(path) or spec_at(notes.config.table, path)[1].get("status") == "removed":
+        notes.leave(path)
+        return None
+    size = notes.config.value(path)
+    for key, note in ((hierarchical, TRAFFIC), (path, "MiCS acts at stage 3, in groups of ranks")):
+        if notes.config.present(key) and (
+            key == hierarchical or stage != 3 or not isinstance(size, int) or size < 1
+        ):
+            notes.items.append(Item(key, notes.config.raw(key), "no-effect", note=note))
+    if stage != 3 or not isinstance(size, int) or size < 1:
+        notes.leave(path)
+        return None
+    return size
+
+
+def _sums(notes: Notes, stage: int) -> bool:
+    """Whether gradients are added up; a word on factors that cancel out."""
+    factor = notes.config.value("gradient_predivide_factor")
+    world = notes.config.context.world_size
+    scaled = (
+        isinstance(factor, int | float)
+        and factor > 1
+        and notes.config.value("prescale_gradients") is not True
+    )
+    if stage == 3 and scaled and world in (None, factor):
+        note = (
+            "the emitted code has the mean; on as many ranks as this factor says, DeepSpeed 0.19.8 forgets to "
+            f"multiply by it again at ZeRO-3, so that its gradients are {factor} times too small"
+        )
+        path = "gradient_predivide_factor"
+        notes.items.append(Item(path, notes.config.raw(path), "approximate", note=note))
+    return str(notes.config.value("gradient_allreduce_op")).lower() == "sum"
 
 
 def _remark_on_stage_0(notes: Notes) -> None:
@@ -56,7 +114,15 @@ def _remark_on_stage_0(notes: Notes) -> None:
         note = "DeepSpeed 0.19.8 does not scale the loss at stage 0, but divides the gradients by the scale"
         notes.unsupported(path, note, f"--set {path}=1 trains as fp16 is meant to")
     elif precision == "fp32":
-        notes.remarks[path] = Remark("exact", NOT_FINITE)
+        on = (
+            notes.config.knows("torch_autocast.enabled")
+            and notes.config.value("torch_autocast.enabled") is True
+        )
+        scaled = (
+            on and notes.facts.value("autocast_format") == "fp16"
+        )  # its gradient scaler looks for infinities
+        loaded = "a model loaded in 16 bits DeepSpeed trains without fp32 masters"
+        notes.remarks[path] = Remark("exact", loaded if scaled else f"{NOT_FINITE}; {loaded}")
     else:
         note = (
             "DeepSpeed's optimizer takes a step with zero gradients before the first one: weights decay once, and "
@@ -65,8 +131,18 @@ def _remark_on_stage_0(notes: Notes) -> None:
         notes.remarks[path] = Remark("approximate", note)
 
 
+def _skips_what_is_not_finite(notes: Notes, stage: int) -> bool:
+    """Whether DeepSpeed leaves out a step without a finite norm: in fp16 always, else at every stage since 0.19.8."""
+    precision = notes.facts.value("precision")
+    if precision == "fp16" or notes.config.context.since(_LOOKS_AT_NORM):
+        return True
+    checked = notes.config.value("bf16.check_grad_overflow") is True
+    return precision == "bf16" and stage in (1, 2) and checked
+
+
 def read_offload(notes: Notes) -> Offload:
-    """Offload to CPU memory; NVMe becomes an item."""
+    """Offload to CPU memory, at the stages where DeepSpeed reads the section; NVMe becomes an item."""
+    stage = notes.config.value("zero_optimization.stage")
 
     def on(section: str, older: str) -> bool:
         prefix = f"zero_optimization.offload_{section}."
@@ -75,8 +151,11 @@ def read_offload(notes: Notes) -> Offload:
             device = "cpu"
         else:
             notes.leave(flag)
+        if isinstance(stage, int) and stage < _OFFLOADS_FROM[section]:
+            device = "none"
+            notes.leave(flag)
         # At stages 1 and 2 DeepSpeed itself takes CPU memory for "nvme".
-        if device == "nvme" and (section == "param" or notes.config.value("zero_optimization.stage") == 3):
+        if device == "nvme" and (section == "param" or stage == 3):
             notes.unsupported(f"{prefix}device", NVME, f"--set {prefix}device=cpu offloads to CPU memory")
         elif device in ("cpu", "nvme"):
             return True
@@ -87,8 +166,18 @@ def read_offload(notes: Notes) -> Offload:
         return notes.config.value(f"zero_optimization.offload_{section}.pin_memory") is True
 
     parameters, optimizer = on("param", "cpu_offload_param"), on("optimizer", "cpu_offload")
+    if optimizer and _stays_not_finite(notes):
+        notes.remarks["zero_optimization.offload_optimizer.device"] = Remark("exact", _STAYS)
     return Offload(
         parameters=parameters,
         optimizer=optimizer,
         pinned=(parameters and pinned("param")) or (optimizer and pinned("optimizer")),
     )
+
+
+def _stays_not_finite(notes: Notes) -> bool:
+    """Whether DeepSpeed keeps the gradients of a step that it left out, so that it leaves out all steps after it."""
+    wide = short_name(str(notes.config.value("data_types.grad_accum_dtype"))) == "fp32"
+    bf16 = notes.facts.value("precision") == "bf16"
+    partly = notes.config.value("zero_optimization.stage") in (1, 2)
+    return wide and bf16 and partly and notes.config.context.since(_LOOKS_AT_NORM)

@@ -14,7 +14,7 @@ _PARTS = Path(__file__).parent / "parts"
 _FUTURE = "__future__"
 _OWN = "dsconf."
 """Where parts take each other's definitions from, which the module has itself."""
-_STANDARD = ("math", "collections", "pathlib", "typing")
+_STANDARD = ("math", "re", "collections", "pathlib", "typing")
 
 _NONE = cst.MaybeSentinel.DEFAULT
 _WIDEST_CALL = 100
@@ -31,7 +31,7 @@ class Constant(NamedTuple):
 
 
 class Alias(NamedTuple):
-    """A constant that has the value of another one, by name."""
+    """A constant that has the value of another one, or of an attribute, by name."""
 
     of: str
 
@@ -134,8 +134,9 @@ class _Fold(cst.CSTTransformer):
     def _is_omitted(self, value: cst.BaseExpression) -> bool:
         return isinstance(value, cst.Name) and value.value in self.omitted
 
-    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:
-        return updated_node.with_changes(value=self.aliases.get(updated_node.value, updated_node.value))
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
+        alias = self.aliases.get(updated_node.value)
+        return updated_node if alias is None else cst.parse_expression(alias)
 
     def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg | cst.RemovalSentinel:
         value = updated_node.value

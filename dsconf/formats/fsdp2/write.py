@@ -12,6 +12,7 @@ from dsconf.formats.fsdp2.launch import launch_lines
 from dsconf.formats.fsdp2.minimal import duties, reminders
 from dsconf.formats.fsdp2.torch_names import ON_CPU, numbers
 from dsconf.formats.fsdp2.write_optimizer import write_optimizer
+from dsconf.formats.fsdp2.write_parallelism import batch_lines, write_parallelism
 from dsconf.formats.fsdp2.write_precision import write_precision, write_scaling
 from dsconf.formats.fsdp2.write_schedule import SCHEDULE_CONSTANTS, write_schedule
 from dsconf.formats.fsdp2.write_sharding import BACKENDS, write_offload, write_sharding
@@ -45,6 +46,7 @@ class _Writer(Draft):
     def run(self, origin: str, style: Style) -> Writing:
         self._batch()
         write_sharding(self)
+        divided = write_parallelism(self)
         write_offload(self)
         write_precision(self)
         write_scaling(self)
@@ -52,7 +54,13 @@ class _Writer(Draft):
         ends = ["find_units"] if self.flags["SEPARATE_ENDS"] else []
         loaded = [] if self.flags["MIXED_PRECISION"] else ["loaded_dtype"]
         kept = ["frozen"] if self.flags["FROZEN_WHOLE"] else []
-        functions = [("sharding", ["find_blocks", *ends, *loaded, "prepare", *kept, "parallelize"])]
+        functions = [*divided, ("sharding", ["find_blocks", *ends, *loaded, "prepare", *kept])]
+        self.flags["FINISHED"] = any(self.flags[flag] for flag in _FINISHED)
+        if self.flags["FINISHED"]:
+            cast = ["cast_inputs"] if self.flags["INPUTS_CAST"] else []
+            functions.append(("finish", [*cast, "finish"]))
+        functions.append(("sharding", ["parallelize"]))
+        alone = list(functions)
         if self.plan.optimizer is not None:
             functions += write_optimizer(self, self.plan.optimizer)
         functions += write_schedule(self, self.plan.schedule)
@@ -61,7 +69,7 @@ class _Writer(Draft):
         functions.append(("step", ["train_step", "evaluate"]))
         functions.append(("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"]))
         if style == "minimal":
-            code = emit(self._short_docstring(origin), functions[:1], self.flags, self.constants)
+            code = emit(self._short_docstring(origin), alone, self.flags, self.constants)
         else:
             code = emit(self._docstring(origin), functions, self.flags, self.constants)
         return Writing(code, self.landings, self.oldest_torch)
@@ -70,10 +78,10 @@ class _Writer(Draft):
 
     def _batch(self) -> None:
         batch = self.plan.batch
-        self.flags["FIXED_WORLD"] = batch.world_size is not None
-        if batch.world_size is not None:
-            self.constants["WORLD_SIZE"] = Constant(str(batch.world_size), self.labels["batch.total"])
-            self.landings["batch.total"] = Landing("exact", f"parallelize() wants {batch.world_size} ranks")
+        self.flags["FIXED_WORLD"] = self.plan.ranks is not None
+        if self.plan.ranks is not None:
+            self.constants["WORLD_SIZE"] = Constant(str(self.plan.ranks), self.labels["batch.total"])
+            self.landings["batch.total"] = Landing("exact", f"parallelize() wants {self.plan.ranks} ranks")
         elif isinstance(batch.total, Unresolved):
             self.landings["batch.total"] = Landing("needs-value", "", "micro batch x accumulation x ranks")
         else:
@@ -98,7 +106,10 @@ class _Writer(Draft):
         if norm is None:
             self.landings[field] = Landing("exact", "get_total_norm(), no clipping")
             return
-        self.set("CLIP_NORM", field, norm, "float", "clip_grad_norm_(model.parameters(), {})")
+        clip = "clip_grad_norm_(model.parameters(), {})"
+        if self.flags["TENSOR_PARALLEL"]:
+            clip = "clip_grads_with_norm_(model.parameters(), {}, gradient_norm(model))"
+        self.set("CLIP_NORM", field, norm, "float", clip)
         landing = self.landings[field]
         if landing.outcome == "exact":
             note = "where it acts, its factor rounds differently"
@@ -128,6 +139,7 @@ class _Writer(Draft):
             *(f"    {self.labels[field]}: {duty}" for field, duty in left.items()),
             "",
             *reminders(self),
+            *batch_lines(self),
             "",
         ]
         return "\n".join(lines)
@@ -153,6 +165,7 @@ class _Writer(Draft):
             f"    train_step(model, optimizer, scheduler, micro_batches, loss_fn{self.given(*_STEP)})",
             "",
             f"Each call of train_step takes {batches}{size} per rank.",
+            *batch_lines(self),
             *launch_lines(self.plan),
             "",
         ]
@@ -160,4 +173,5 @@ class _Writer(Draft):
 
 
 _OPTIMIZER = dict.fromkeys(argument.upper() for taken in OPTIMIZERS.values() for argument in taken)
+_FINISHED = ("AUTOCAST", "INPUTS_CAST", "BUFFERS_CAST", "BUFFERS_KEPT", "SUMMED", "UNUSED_PARAMETERS")
 _STEP = ("GRADIENT_ACCUMULATION_STEPS", "CLIP_NORM")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsconf.formats.fsdp2.draft import Draft
-from dsconf.formats.fsdp2.emit import Alias, Omitted
+from dsconf.formats.fsdp2.emit import Alias, Constant, Omitted
 from dsconf.formats.outcome import Landing
 from dsconf.plan import OPTIMIZERS, Optimizer
 
@@ -30,6 +30,9 @@ def write_optimizer(draft: Draft, optimizer: Optimizer) -> list[tuple[str, list[
         annotation = _ANNOTATIONS.get(argument, "float")
         value = optimizer.arguments[argument]
         draft.set(constant, f"optimizer.{argument}", value, annotation, f"{argument}={{}}", note)
+    divided = draft.flags["TENSOR_PARALLEL"]
+    one_mesh = f"{draft.labels['parallelism.tensor']}: parameters lie on two meshes" if divided else ""
+    draft.constants["FOREACH"] = Constant("False", one_mesh) if divided else Omitted()
     if name == "Muon":
         return _muon(draft, optimizer)
     decoupled = "decoupled weight decay" if name == "AdamW" else ""

@@ -16,8 +16,9 @@ def write_precision(draft: Draft) -> None:
     precision = draft.plan.precision
     mixed = precision.compute != "fp32"
     any_ = isinstance(precision.compute, Unresolved)
-    rounded = mixed and precision.rounded_masters
-    draft.flags.update(MIXED_PRECISION=mixed, ANY_PRECISION=any_, ROUNDED_MASTERS=rounded)
+    wide = precision.masters == "fp32"
+    rounded = mixed and (precision.rounded_masters or not wide)
+    draft.flags.update(MIXED_PRECISION=mixed, ANY_PRECISION=any_, ROUNDED_MASTERS=rounded, WIDE_MASTERS=wide)
     if isinstance(precision.compute, Unresolved):
         draft.constants["PARAM_DTYPE"] = Needed("torch.dtype")
         action = f"pass param_dtype (torch.float32 or torch.bfloat16), or --set {precision.compute.key}=true"
@@ -28,49 +29,152 @@ def write_precision(draft: Draft) -> None:
         draft.constants["PARAM_DTYPE"] = Constant(dtype, draft.labels["precision.compute"])
         target = f"MixedPrecisionPolicy(param_dtype={dtype}, cast_forward_inputs=False)"
         rounding = f" from weights rounded to {precision.compute}" if rounded else ""
-        note = f"fp32 masters (.float()){rounding}"
+        note = f"fp32 masters (.float()){rounding}" if wide else ""
         draft.landings["precision.compute"] = Landing("exact", target, note)
     else:
         target = "MixedPrecisionPolicy(reduce_dtype=torch.float32)"
         note = "nothing is cast: forward and backward run in the dtype that the model was loaded in"
         draft.landings["precision.compute"] = Landing("exact", target, note)
     _gradient_dtypes(draft)
+    _masters(draft)
+    _autocast(draft)
+    _casts(draft)
+
+
+def _masters(draft: Draft) -> None:
+    masters = draft.plan.precision.masters
+    if masters != "fp32":
+        note = "grad_norm is rounded to the dtype of the gradients, unlike DeepSpeed's"
+        target = f"parameters stay in {masters}: the optimizer updates them, and its state is in {masters}"
+        draft.landings["precision.masters"] = Landing("close", target, note)
+
+
+def _autocast(draft: Draft) -> None:
+    precision = draft.plan.precision
+    draft.flags["AUTOCAST"] = precision.autocast is not None
+    if precision.autocast is None:
+        return
+    field, dtype = "precision.autocast", DTYPES[precision.autocast]
+    draft.constants["AUTOCAST_DTYPE"] = Constant(dtype, draft.labels[field])
+    target = f"torch.autocast(device.type, dtype={dtype})"
+    reduced = precision.reduce if precision.compute == "fp32" else None
+    if draft.plan.sharding.partition == "parameters" and precision.compute == "fp32":
+        note = (
+            f"blocks are gathered in fp32, and their {precision.autocast} copies are kept for the backward pass: "
+            "2 bytes per parameter on each GPU that DeepSpeed does not need"
+        )
+        action = (
+            "recompute each block with torch.utils.checkpoint, so that its copies are freed after its forward"
+        )
+        draft.landings[field] = Landing("approximate", target, note, action)
+    elif reduced not in (None, "fp32"):
+        note = (
+            "DeepSpeed reduces the gradients of Linear and Conv in {} and the others in fp32, FSDP2 all alike"
+        )
+        draft.landings[field] = Landing("close", target, note.format(precision.autocast))
+    else:
+        draft.landings[field] = Landing("exact", target)
+
+
+def _casts(draft: Draft) -> None:
+    """Inputs and buffers."""
+    precision = draft.plan.precision
+    kept = bool(precision.fp32_buffers)
+    draft.flags.update(
+        INPUTS_CAST=precision.casts_inputs,
+        BUFFERS_CAST=precision.buffers is not None and not kept,
+        BUFFERS_KEPT=kept,
+    )
+    draft.landings["precision.casts_inputs"] = Landing(
+        "exact", "a hook that casts the model's positional inputs"
+    )
+    field = "precision.buffers"
+    if isinstance(precision.buffers, Unresolved):
+        draft.constants["BUFFER_DTYPE"] = Alias("PARAM_DTYPE")
+        draft.landings[field] = Landing("exact", "floating-point buffers are cast: .to(param_dtype)")
+    elif precision.buffers is not None:
+        dtype = DTYPES[precision.buffers]
+        draft.constants["BUFFER_DTYPE"] = Constant(dtype, draft.labels[field])
+        note = (
+            "" if kept else "those that a transformers model itself wants in fp32 as well, unlike DeepSpeed"
+        )
+        draft.landings[field] = Landing("exact", f"floating-point buffers are cast: .to({dtype})", note)
+    if kept:
+        draft.constants.setdefault("BUFFER_DTYPE", Alias("buffer.dtype"))
+        pattern = "|".join(sorted({name.replace("*", ".*") for name in precision.fp32_buffers}))
+        draft.constants["FP32_BUFFERS"] = Constant(repr(pattern), draft.labels["precision.fp32_buffers"])
+        target = f"buffers whose name has {pattern!r} are fp32"
+        draft.landings["precision.fp32_buffers"] = Landing("exact", target)
 
 
 def _gradient_dtypes(draft: Draft) -> None:
     precision = draft.plan.precision
-    steps = draft.plan.batch.accumulation
-    reduce = precision.reduce or precision.compute
-    wide = precision.accumulate == "fp32"
-    label = draft.labels["precision.reduce"]
-    if draft.flags["REDUCED_LAST"] and wide and reduce != "fp32" and steps not in (1, 2):
+    reduce, label = precision.reduce or precision.compute, draft.labels.get("precision.reduce", "")
+    if precision.autocast is not None and precision.compute == "fp32" and precision.reduce is not None:
+        label = label or draft.labels["precision.autocast"]
+        if precision.autocast == "fp16":
+            # Gradients of other weights than Linear's may be too large for it.
+            reduce = "fp32"
+    wide = (precision.accumulate or precision.compute) == "fp32"
+    # Rounding two gradients and their sum is rounding their sum, if they are of that dtype.
+    few = (1, 2) if precision.compute == reduce else (1,)
+    if draft.flags["REDUCED_LAST"] and wide and reduce != "fp32" and draft.plan.batch.accumulation not in few:
         # Gradients are added up in the dtype in which they are reduced.
         reduce, label = "fp32", draft.labels["precision.accumulate"]
     if isinstance(reduce, Unresolved):
         draft.constants["REDUCE_DTYPE"] = Alias("PARAM_DTYPE")
-        draft.landings["precision.reduce"] = Landing("exact", "reduce_dtype=param_dtype")
+        target = "reduce_dtype=param_dtype"
     else:
         draft.constants["REDUCE_DTYPE"] = Constant(DTYPES[reduce], label)
-        draft.landings["precision.reduce"] = Landing("exact", f"reduce_dtype={DTYPES[reduce]}")
-    draft.landings["precision.accumulate"] = _accumulation(draft, reduce)
-    if reduce == "fp32" and precision.compute != "fp32" and not wide:
-        note = f"without fp32 accumulation DeepSpeed rounds the reduced gradient back to {precision.compute}"
-        draft.landings["precision.reduce"] = Landing("close", f"reduce_dtype={DTYPES['fp32']}", note)
+        if reduce == precision.compute == "fp32":
+            draft.constants["REDUCE_DTYPE"] = Alias(DTYPES["fp32"])
+        target = f"reduce_dtype={DTYPES[reduce]}"
+    draft.landings["precision.reduce"] = _reduction(draft, reduce, wide, target)
+    draft.landings["precision.accumulate"] = _accumulation(draft, reduce, wide)
 
 
-def _accumulation(draft: Draft, reduce: str | Unresolved) -> Landing:
+def _reduction(draft: Draft, reduce: str | Unresolved, wide: bool, target: str) -> Landing:
     precision = draft.plan.precision
-    model = precision.compute if isinstance(precision.compute, str) else "the dtype of the model"
-    wide = "fp32" in (precision.accumulate, precision.compute)
+    if reduce == "fp32" and precision.compute != "fp32" and not wide:
+        narrow = precision.accumulate or precision.compute
+        note = f"without fp32 accumulation DeepSpeed rounds the reduced gradient back to {narrow}"
+        return Landing("close", target, note)
+    if reduce == "fp32" and precision.reduce not in (None, "fp32"):
+        return Landing(
+            "close", target, f"in fp32, in which they are added up, where DeepSpeed has {precision.reduce}"
+        )
+    if reduce == "fp16" and precision.compute != "fp16":
+        return Landing("close", target, "FSDP2 divides at another place to keep fp16 from overflowing")
+    if reduce not in ("fp32", precision.compute):
+        return Landing("close", target, "")
+    return Landing("exact", target)
+
+
+def _accumulation(draft: Draft, reduce: str | Unresolved, wide: bool) -> Landing:
+    precision = draft.plan.precision
+    dtype = precision.accumulate or precision.compute
+    model: str = dtype if isinstance(dtype, str) else "the dtype of the model"
+    last = draft.flags["REDUCED_LAST"]
+    narrow = precision.masters != "fp32"
+    if precision.accumulate not in (None, "fp32", precision.compute):
+        note = f"DeepSpeed adds up the gradients of the micro batches in {model}; FSDP2 does it in {{}}"
+        return Landing(
+            "close", "", note.format(reduce if last and isinstance(reduce, str) else precision.masters)
+        )
     if draft.plan.batch.accumulation == 1:
         return Landing("exact", "", "one micro batch: nothing is added up")
-    if not draft.flags["REDUCED_LAST"]:
+    if not last and narrow:
+        where = f"FSDP2 adds up sharded gradients in {precision.masters}"
+        return (
+            Landing("exact", "", where) if not wide else Landing("close", "", f"{where}, DeepSpeed in fp32")
+        )
+    if not last:
         if wide:
             return Landing("exact", "", _CLOSE_SUM)
         note = f"DeepSpeed adds up the gradients of the micro batches in {model}; FSDP2 does it in fp32"
         return Landing("close", "", note)
     if wide and reduce == "fp32" and "fp32" not in (precision.reduce, precision.compute):
-        note = f"they are reduced in fp32, too; DeepSpeed rounds them to {model} before it reduces them"
+        note = f"they are reduced in fp32, too; DeepSpeed rounds them to {precision.compute} before it reduces them"
         return Landing("close", "reduce_dtype=torch.float32", note)
     if not wide and reduce == "fp32":
         return Landing("close", "", f"in fp32, as they are reduced; DeepSpeed adds them up in {model}")
@@ -87,7 +191,7 @@ def write_scaling(draft: Draft) -> None:
     draft.flags.update(DYNAMIC=scaling.dynamic, REFILLED=bool(scaling.refill))
     draft.landings[root] = Landing("exact", "the loss is multiplied by it, the gradients are divided by it")
     if not scaling.dynamic:
-        draft.constants["LOSS_SCALE"] = Constant(source_of(scaling.scale), draft.labels[root])
+        draft.constants["LOSS_SCALE"] = Constant(source_of(scaling.scale), _label(draft, root))
         return
     draft.landings[root] = Landing("exact", "LossScaler", "the scale adjusts itself")
     draft.landings[f"{root}.refill"] = Landing("exact", "LossScaler")
@@ -98,8 +202,13 @@ def write_scaling(draft: Draft) -> None:
         ("minimum", "MIN_LOSS_SCALE"),
     ):
         value = getattr(scaling, field)
-        draft.constants[name] = Constant(source_of(value), draft.labels[f"{root}.{field}"])
+        draft.constants[name] = Constant(source_of(value), _label(draft, f"{root}.{field}"))
         draft.landings[f"{root}.{field}"] = Landing("exact", f"LossScaler: {value:g}")
     note = "at the step where the scale doubles, DeepSpeed halves the gradients; the emitted code does not"
     target = f"LossScaler: {scaling.window}"
     draft.landings[f"{root}.window"] = Landing("approximate", target, note)
+
+
+def _label(draft: Draft, field: str) -> str:
+    """Where a setting of the scale comes from: its own key, or autocast, which has none for it."""
+    return draft.labels.get(field) or f"{draft.labels['precision.autocast']}: as torch.amp.GradScaler"

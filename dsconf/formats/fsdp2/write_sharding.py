@@ -7,6 +7,7 @@ from dsconf.formats.fsdp2.emit import Constant
 from dsconf.formats.fsdp2.torch_names import exists
 from dsconf.formats.outcome import Landing
 
+UNUSED = "torch.distributed.fsdp.FSDPModule.set_reduce_scatter_unused_params"
 BACKENDS = "cpu:gloo,cuda:nccl"
 _ONCE = "weights are gathered once per optimizer step"
 _TRAFFIC = {
@@ -22,13 +23,14 @@ def write_sharding(draft: Draft) -> None:
     draft.flags["SEPARATE_ENDS"] = draft.plan.wrapping.separate_ends
     draft.flags["NAMED_BLOCKS"] = bool(draft.plan.wrapping.block_classes)
     if draft.plan.wrapping.block_classes:
-        draft.constants["BLOCK_CLASSES"] = Constant(repr(draft.plan.wrapping.block_classes), "--blocks")
+        label = draft.labels["wrapping.block_classes"]
+        draft.constants["BLOCK_CLASSES"] = Constant(repr(draft.plan.wrapping.block_classes), label)
     sharding = draft.plan.sharding
     whole = sharding.partition != "parameters"
     counted = whole and draft.plan.batch.accumulation != 1
     last = sharding.partition in ("nothing", "optimizer")
     draft.flags.update(
-        REPLICATED=sharding.partition == "nothing",
+        REPLICATED=sharding.partition == "nothing" or sharding.group is not None,
         FROZEN_WHOLE=whole and exists("torch.distributed.fsdp.fully_shard(ignored_params)", draft.torch),
         COUNTED=counted,
         REDUCED_LAST=last,
@@ -45,9 +47,34 @@ def write_sharding(draft: Draft) -> None:
         mesh if sharding.partition == "nothing" else target,
         _TRAFFIC[sharding.partition] if counted else "",
     )
+    if draft.flags["REPLICATED"]:
+        own = "sharding.group" if sharding.group else "sharding.partition"
+        draft.constants["GROUP_SIZE"] = Constant(repr(sharding.group or 1), draft.labels[own])
+    if sharding.group is not None:
+        target = f"a mesh of (ranks / {sharding.group}, {sharding.group}): each group holds the whole state"
+        note = "compared with ZeRO-3, whose numbers MiCS has but for the order in which it adds up gradients"
+        draft.landings["sharding.group"] = Landing("close", target, note)
+    draft.flags["SUMMED"] = sharding.sums_gradients
+    target = "set_gradient_divide_factor(1.0): gradients are added up" if sharding.sums_gradients else ""
+    note = "" if sharding.sums_gradients else "FSDP2 averages gradients, too"
+    draft.landings["sharding.sums_gradients"] = Landing("exact", target, note)
+    if sharding.sums_gradients:
+        for setter in ("set_gradient_divide_factor", "set_force_sum_reduction_for_comms"):
+            draft.has(f"torch.distributed.fsdp.FSDPModule.{setter}", "sharding.sums_gradients")
     if group:
         note = f"after the forward pass each group of {value} ranks keeps the weights, divided among them"
         draft.landings[field] = Landing("close", f"reshard_after_forward={value}", note)
+    _write_unused(draft)
+
+
+def _write_unused(draft: Draft) -> None:
+    """Write what lets ranks leave different parameters unused; without it they reduce different gradients together."""
+    unused = draft.plan.wrapping.unused_parameters
+    draft.flags["UNUSED_PARAMETERS"] = unused
+    if unused and not draft.has(UNUSED, "sharding.partition"):
+        landing = draft.landings["sharding.partition"]
+        note = f"{draft.labels['wrapping.unused_parameters']}: {landing.note}"
+        draft.landings["sharding.partition"] = landing._replace(note=note)
 
 
 def write_offload(draft: Draft) -> None:

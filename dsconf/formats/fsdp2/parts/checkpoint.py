@@ -58,5 +58,5 @@ def load_checkpoint(
 
 
 def full_state_dict(model: nn.Module) -> dict[str, Any]:
-    """The whole weights on rank 0's CPU (the fp32 masters; frozen ones as they are), elsewhere an empty dict."""
+    """The whole weights on rank 0's CPU, as the optimizer updates them, elsewhere an empty dict."""
     return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))

@@ -24,6 +24,7 @@ MOMENTUM = 0.0
 CENTERED = False
 DAMPENING = 0.0
 NESTEROV = False
+FOREACH = False
 
 
 def adamw(model: nn.Module) -> torch.optim.Optimizer:
@@ -38,6 +39,7 @@ def adamw(model: nn.Module) -> torch.optim.Optimizer:
         amsgrad=AMSGRAD,
         maximize=MAXIMIZE,
         fused=FUSED,
+        foreach=FOREACH,
     )
 
 
@@ -54,13 +56,16 @@ def adam(model: nn.Module) -> torch.optim.Optimizer:
         maximize=MAXIMIZE,
         fused=FUSED,
         decoupled_weight_decay=DECOUPLED_WEIGHT_DECAY,
+        foreach=FOREACH,
     )
 
 
 def adadelta(model: nn.Module) -> torch.optim.Optimizer:
     """Adadelta over the trainable parameters of a model that parallelize has sharded."""
     params = [param for param in model.parameters() if param.requires_grad]
-    return torch.optim.Adadelta(params, lr=LR, rho=RHO, eps=EPS, weight_decay=WEIGHT_DECAY, maximize=MAXIMIZE)
+    return torch.optim.Adadelta(
+        params, lr=LR, rho=RHO, eps=EPS, weight_decay=WEIGHT_DECAY, maximize=MAXIMIZE, foreach=FOREACH
+    )
 
 
 def adagrad(model: nn.Module) -> torch.optim.Optimizer:
@@ -75,6 +80,7 @@ def adagrad(model: nn.Module) -> torch.optim.Optimizer:
         eps=EPS,
         maximize=MAXIMIZE,
         fused=FUSED,
+        foreach=FOREACH,
     )
 
 
@@ -82,7 +88,7 @@ def adamax(model: nn.Module) -> torch.optim.Optimizer:
     """Adamax over the trainable parameters of a model that parallelize has sharded."""
     params = [param for param in model.parameters() if param.requires_grad]
     return torch.optim.Adamax(
-        params, lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY, maximize=MAXIMIZE
+        params, lr=LR, betas=BETAS, eps=EPS, weight_decay=WEIGHT_DECAY, maximize=MAXIMIZE, foreach=FOREACH
     )
 
 
@@ -90,7 +96,14 @@ def asgd(model: nn.Module) -> torch.optim.Optimizer:
     """ASGD over the trainable parameters of a model that parallelize has sharded."""
     params = [param for param in model.parameters() if param.requires_grad]
     return torch.optim.ASGD(
-        params, lr=LR, lambd=LAMBD, alpha=ALPHA, t0=T0, weight_decay=WEIGHT_DECAY, maximize=MAXIMIZE
+        params,
+        lr=LR,
+        lambd=LAMBD,
+        alpha=ALPHA,
+        t0=T0,
+        weight_decay=WEIGHT_DECAY,
+        maximize=MAXIMIZE,
+        foreach=FOREACH,
     )
 
 
@@ -106,6 +119,7 @@ def nadam(model: nn.Module) -> torch.optim.Optimizer:
         momentum_decay=MOMENTUM_DECAY,
         decoupled_weight_decay=DECOUPLED_WEIGHT_DECAY,
         maximize=MAXIMIZE,
+        foreach=FOREACH,
     )
 
 
@@ -120,6 +134,7 @@ def radam(model: nn.Module) -> torch.optim.Optimizer:
         weight_decay=WEIGHT_DECAY,
         decoupled_weight_decay=DECOUPLED_WEIGHT_DECAY,
         maximize=MAXIMIZE,
+        foreach=FOREACH,
     )
 
 
@@ -135,6 +150,7 @@ def rmsprop(model: nn.Module) -> torch.optim.Optimizer:
         momentum=MOMENTUM,
         centered=CENTERED,
         maximize=MAXIMIZE,
+        foreach=FOREACH,
     )
 
 
@@ -150,4 +166,5 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
         nesterov=NESTEROV,
         maximize=MAXIMIZE,
         fused=FUSED,
+        foreach=FOREACH,
     )

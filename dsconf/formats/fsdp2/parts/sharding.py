@@ -10,6 +10,10 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import parallelize_module
+
+from dsconf.formats.fsdp2.parts.finish import finish
+from dsconf.formats.fsdp2.parts.tensor_parallel import BLOCK_STYLES, ROOT_STYLES, meshes
 
 FIXED_WORLD = False
 MIXED_PRECISION = True
@@ -20,8 +24,12 @@ FROZEN_WHOLE = False
 ROUNDED_MASTERS = True
 SEPARATE_ENDS = False
 OFFLOADED = False
+WIDE_MASTERS = True
+FINISHED = False
+TENSOR_PARALLEL = False
 
 WORLD_SIZE = 2
+GROUP_SIZE = 1
 PARAM_DTYPE = torch.bfloat16
 REDUCE_DTYPE = torch.bfloat16
 RESHARD_AFTER_FORWARD: bool | int = True
@@ -66,7 +74,7 @@ def loaded_dtype(model: nn.Module) -> torch.dtype:
 
 
 def prepare(module: nn.Module, device: torch.device) -> None:
-    """Put rank 0's weights on the device; trainable parameters become fp32 masters."""
+    """Put rank 0's weights on the device, in the dtype in which the optimizer updates them."""
     for buffer in module.buffers():
         buffer.data = buffer.data.to(device)
     for param in module.parameters():
@@ -76,8 +84,9 @@ def prepare(module: nn.Module, device: torch.device) -> None:
         dist.broadcast(param.data, src=0)  # DeepSpeed starts every rank from rank 0's weights
         if ROUNDED_MASTERS:
             param.data = param.data.to(PARAM_DTYPE)  # DeepSpeed makes its masters from the 16-bit model
-        if param.requires_grad:
-            param.data = param.data.float()
+        if WIDE_MASTERS:
+            if param.requires_grad:
+                param.data = param.data.float()
 
 
 def frozen(module: nn.Module) -> set[nn.Parameter]:
@@ -97,13 +106,15 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
     if ANY_PRECISION:
         if PARAM_DTYPE not in (torch.float32, torch.bfloat16):
             raise ValueError("fp16 needs loss scaling: translate with --set fp16.enabled=true")
-    if REPLICATED:
-        # Groups of one rank: nothing is divided, gradients are averaged over all of them.
-        mesh = init_device_mesh(
-            device.type, (dist.get_world_size(), 1), mesh_dim_names=("replicas", "shards")
-        )
+    if TENSOR_PARALLEL:
+        mesh, tensor_mesh = meshes(device)
     else:
-        mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
+        if REPLICATED:
+            # The training state is divided over GROUP_SIZE ranks, gradients are averaged over all.
+            copies = dist.get_world_size() // GROUP_SIZE
+            mesh = init_device_mesh(device.type, (copies, GROUP_SIZE), mesh_dim_names=("replicas", "shards"))
+        else:
+            mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
     if MIXED_PRECISION:
         policy = MixedPrecisionPolicy(
             param_dtype=PARAM_DTYPE,
@@ -113,13 +124,15 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
     else:
         policy = MixedPrecisionPolicy(
             param_dtype=loaded_dtype(model),  # DeepSpeed casts nothing without a bf16 or fp16 section
-            reduce_dtype=torch.float32,
+            reduce_dtype=REDUCE_DTYPE,
             cast_forward_inputs=False,
         )
     if OFFLOADED:
         offload = CPUOffloadPolicy(pin_memory=PIN_MEMORY and device.type != "cpu")
     for module in [*find_units(model), model] if SEPARATE_ENDS else [*find_blocks(model), model]:
         prepare(module, device)
+        if TENSOR_PARALLEL:
+            parallelize_module(module, tensor_mesh, ROOT_STYLES if module is model else BLOCK_STYLES)
         fully_shard(
             module,
             mesh=mesh,
@@ -128,4 +141,6 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
             ignored_params=frozen(module) if FROZEN_WHOLE else None,
             reshard_after_forward=RESHARD_AFTER_FORWARD,
         )
+    if FINISHED:
+        finish(model, device)
     return model

@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LRScheduler
 
 from dsconf.formats.fsdp2.parts.loss_scale import loss_scaler
+from dsconf.formats.fsdp2.parts.tensor_parallel import gradient_norm
 
 CLIPPED = True
 COUNTED = False
@@ -20,6 +21,7 @@ REDUCED_LAST = False
 SCALED = False
 DYNAMIC = False
 LEFT_GATHERED = False
+TENSOR_PARALLEL = False
 
 GRADIENT_ACCUMULATION_STEPS = 1
 CLIP_NORM = 1.0
@@ -65,10 +67,15 @@ def train_step(
         for param in model.parameters():
             if param.grad is not None:
                 param.grad.mul_(1 / scale)
-    if CLIPPED:
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
+    if TENSOR_PARALLEL:
+        norm = gradient_norm(model)
+        if CLIPPED:
+            torch.nn.utils.clip_grads_with_norm_(model.parameters(), CLIP_NORM, norm, foreach=False)
     else:
-        norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+        if CLIPPED:
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
+        else:
+            norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     grad_norm = (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()
     skipped = not math.isfinite(grad_norm)
     if DYNAMIC:

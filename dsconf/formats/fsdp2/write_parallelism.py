@@ -1,0 +1,92 @@
+"""Writes tensor parallelism: the layers of a block divided over groups of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dsconf.formats.fsdp2.draft import Draft
+from dsconf.formats.fsdp2.emit import Constant
+from dsconf.formats.outcome import Landing
+
+_STYLES = {
+    "colwise": "ColwiseParallel()",
+    "rowwise": "RowwiseParallel()",
+    "colwise_gather_output": "ColwiseParallel(output_layouts=Replicate())",
+    "colwise_rep": "ColwiseParallel(output_layouts=Replicate())",
+    # Each rank has the norm whole, and some of the heads: its gradients are added up over the group.
+    "replicated_with_grad_allreduce": "SequenceParallel(use_local_output=True)",
+}
+"""What stands for a style of transformers: for those that DeepSpeed takes, which refuses every other one."""
+_WHOLE = ("embedding_rowwise",)
+"""Styles of layers that DeepSpeed leaves whole."""
+INSTEAD = (
+    "--set tensor_parallel.autotp_size=0 leaves it out: ZeRO-3 divides the weights over all ranks instead"
+)
+_FIELD = "parallelism.tensor"
+_CLOSE = "DeepSpeed divides the same layers; sums over a group round differently"
+
+Parts = list[tuple[str, list[str]]]
+
+
+def write_parallelism(draft: Draft) -> Parts:
+    """Write the plan of the layers, and return what the module needs of the parts; write_sharding comes first."""
+    parallel = draft.plan.parallelism
+    draft.flags["TENSOR_PARALLEL"] = False
+    if parallel.tensor <= 1:
+        return []
+    problem = _problem(draft)
+    if problem:
+        draft.landings[_FIELD] = Landing("unsupported", "", *problem)
+        return []
+    draft.flags.update(TENSOR_PARALLEL=True, SEPARATE_ENDS=False)
+    label = draft.labels["parallelism.block_styles"]
+    draft.constants["TENSOR_SIZE"] = Constant(str(parallel.tensor), draft.labels[_FIELD])
+    draft.constants["BLOCK_STYLES"] = Constant(_source(parallel.block_styles), label)
+    draft.constants["ROOT_STYLES"] = Constant(_source(parallel.root_styles), label)
+    target = f'parallelize_module(block, mesh["tp"], {len(_styles(parallel.block_styles))} layers)'
+    action = f"give the {parallel.tensor} ranks of a group the same batch"
+    draft.landings[_FIELD] = Landing("close", target, _CLOSE, action)
+    return [("tensor_parallel", ["meshes", "gradient_norm"])]
+
+
+def batch_lines(draft: Draft) -> list[str]:
+    """What the docstring says of batches; nothing without tensor parallelism."""
+    size = draft.plan.parallelism.tensor
+    if not draft.flags["TENSOR_PARALLEL"]:
+        return []
+    own = [] if draft.plan.optimizer else ["The optimizer needs foreach=False: parameters lie on two meshes."]
+    return [
+        f"Each {size} ranks in a row (0 to {size - 1}, and so on) divide the layers among them, and have to see the",
+        f"same batches: DistributedSampler(dataset, num_replicas=world_size // {size}, rank=rank // {size}).",
+        *own,
+    ]
+
+
+def _problem(draft: Draft) -> tuple[str, str] | None:
+    """Why it can't be written, and what to do."""
+    plan = draft.plan
+    styles = {**plan.parallelism.block_styles, **plan.parallelism.root_styles}
+    if not plan.parallelism.block_styles:
+        return draft.labels["parallelism.block_styles"], draft.labels["parallelism.action"]
+    unknown = sorted({*styles.values()} - {*_STYLES, *_WHOLE})
+    if unknown:
+        return (
+            f"torch has no counterpart of {', '.join(unknown)}, which the model's plan has, and DeepSpeed refuses it",
+            INSTEAD,
+        )
+    if plan.optimizer is not None and plan.optimizer.name == "Muon":
+        return "Muon needs whole matrices, and tensor parallelism divides them", "choose AdamW"
+    if plan.optimizer is not None and plan.optimizer.arguments.get("fused"):
+        why = "the fused optimizer works on one mesh at a time, and parameters lie on two"
+        return why, "--set optimizer.params.fused=false"
+    return None
+
+
+def _styles(styles: Mapping[str, str]) -> dict[str, str]:
+    return {path: _STYLES[style] for path, style in styles.items() if style in _STYLES}
+
+
+def _source(styles: Mapping[str, str]) -> str:
+    """A dict, one layer a line."""
+    lines = [f'    "{path}": {style},\n' for path, style in _styles(styles).items()]
+    return f"{{\n{''.join(lines)}}}" if lines else "{}"

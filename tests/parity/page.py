@@ -42,6 +42,10 @@ is the largest difference of a loss, **update** the distance of the final weight
 them, **norm** and **lr** the largest relative differences of gradient norm and learning rate. 0 means equal bit for
 bit. **Overall** is what the report of the translation claims of the config.
 
+Where there is no precision section, a model trains in the dtype that it was loaded in; a claim that holds `if loaded in
+fp32` has a wider bound in its note for one that was loaded in bf16. At stage 0 DeepSpeed trains such a model without
+fp32 masters, so that updates below the last bit of its weights are lost; the emitted code keeps them.
+
 A cell has a tier, computed from its settings, which says how close it has to be; `tests/parity/matrix.py` holds the
 rules, `tests/parity/test_matrix.py` measures the first {ci} cells again, and fails where a report claims more than its
 cell shows.
@@ -54,8 +58,8 @@ LEGEND = """\
   added up in fp32; `all32`: reduced in fp32, too. fp16 has a dynamic loss scale, or a static one.
 - **clip**: `far` is a bound that no norm reaches, `active` one that each norm exceeds, `absent` DeepSpeed's default.
 - **kernels**: whether DeepSpeed ran torch's Adam and F.linear (`torch_adam`, `memory_efficient_linear`), or its own.
-- **pytorch**: how far the module of `--numerics pytorch` is from the module itself.
 - **loaded**: the dtype of the model before either side got it.
+- **pytorch**: how far the module of `--numerics pytorch` is from the module itself.
 """
 
 FIGURES = ("loss", "update", "norm", "lr")

@@ -126,7 +126,7 @@ def _remark_on_stage_0(notes: Notes) -> None:
     else:
         note = (
             "DeepSpeed's optimizer takes a step with zero gradients before the first one: weights decay once, and "
-            "Adam's bias correction is a step ahead (loss within 0.05 over 8 steps of the test model)"
+            "Adam's bias correction is a step ahead (loss within 0.25 over 8 steps of the test model)"
         )
         notes.remarks[path] = Remark("approximate", note)
 

@@ -25,9 +25,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from handwritten import parallelize, train_step
 from torch import Tensor, nn
 
+from benchmarks.handwritten import parallelize, train_step
 from dsconf.config.context import Context
 from dsconf.translate.run import translate
 
@@ -182,7 +182,7 @@ def measured(name: str) -> list[dict[str, float]]:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "rounds.json"
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", str(RANKS), __file__, "--work", name, str(output)]
+        command += ["--nproc-per-node", str(RANKS), "-m", "benchmarks.step_time", "--work", name, str(output)]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         if done.returncode:

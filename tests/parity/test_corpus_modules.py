@@ -24,8 +24,9 @@ pytestmark = NEEDS_DEEPSPEED
 SAMPLE, SEED = 40, 11
 STEPS = 2
 STILL = "a module whose optimizer does nothing"
-BATCH: dict[str, object] = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2}
-SMALL: dict[str, object] = BATCH | {
+BATCH: dict[str, int] = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2}
+SMALL: dict[str, object] = {
+    **BATCH,
     "train_batch_size": 8,
     "fp16.initial_scale_power": 8,  # fp16 gradients of a small model do not overflow from there
 }

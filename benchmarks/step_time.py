@@ -31,7 +31,8 @@ from benchmarks.handwritten import parallelize, train_step
 from dsconf.config.context import Context
 from dsconf.translate.run import translate
 
-PAGE = Path(__file__).parents[1] / "docs" / "step_time.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "step_time.md"
 TABLE = "| config | emitted / DeepSpeed | emitted / hand-written |"
 RANKS, WARMUP, ROUNDS = 2, 2, 15
 VOCAB, DIM, HEADS, DEPTH, LENGTH = 8000, 384, 6, 8, 64
@@ -182,9 +183,17 @@ def measured(name: str) -> list[dict[str, float]]:
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "rounds.json"
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", str(RANKS), "-m", "benchmarks.step_time", "--work", name, str(output)]
+        command += [
+            "--nproc-per-node",
+            str(RANKS),
+            "--module",
+            "benchmarks.step_time",
+            "--work",
+            name,
+            str(output),
+        ]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(done.stderr[-4000:])
         rounds: list[dict[str, float]] = json.loads(output.read_text(encoding="utf-8"))

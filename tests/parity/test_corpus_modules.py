@@ -24,7 +24,7 @@ pytestmark = NEEDS_DEEPSPEED
 SAMPLE, SEED = 40, 11
 STEPS = 2
 STILL = "a module whose optimizer does nothing"
-BATCH = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2}
+BATCH: dict[str, int] = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2}
 SMALL: dict[str, object] = {
     **BATCH,
     "train_batch_size": 8,

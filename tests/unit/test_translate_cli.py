@@ -122,8 +122,7 @@ def test_modules(name: str, snapshot: SnapshotAssertion) -> None:
 def test_modules_are_as_ruff_leaves_them() -> None:
     """Checked with its default rules, and formatted in lines of the length that the parts have."""
     for name, source in SOURCES.items():
-        if name != "zero0":
-            Path(f"{name}.py").write_text(translate(source).stdout, encoding="utf-8")
+        Path(f"{name}.py").write_text(translate(source).stdout, encoding="utf-8")
     for args in (["check"], ["format", "--diff", "--line-length", "110"]):
         ruff = [sys.executable, "-m", "ruff", *args, "--isolated", "."]
         done = subprocess.run(ruff, capture_output=True, text=True, check=False)
@@ -579,6 +578,13 @@ def test_what_set_adds_is_in_the_report() -> None:
 def test_a_key_in_two_spellings_is_reported_in_both() -> None:
     found = outcomes(ZERO3 | {"bfloat16": {}})
     assert (found["bf16.enabled"], found["bfloat16"]) == ("exact", "no-effect")
+
+
+def test_an_offload_that_deepspeed_does_not_read_has_no_effect() -> None:
+    found = outcomes(zero(stage=2, offload_param=CPU))
+    assert {key: found[f"zero_optimization.offload_param.{key}"] for key in CPU} == dict.fromkeys(
+        CPU, "no-effect"
+    )
 
 
 def test_below_zero3_deepspeed_takes_cpu_memory_for_nvme() -> None:

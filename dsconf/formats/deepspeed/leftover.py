@@ -23,7 +23,8 @@ class _Leftovers:
         self.config = config
         self.plan = plan
         self.refused = {item.key for item in items if item.outcome == "unsupported"}
-        self.done = {item.key for item in items} | set(placed)
+        self.placed = set(placed)
+        self.done = {item.key for item in items} | self.placed
 
     def run(self) -> list[Item]:
         items = []
@@ -108,6 +109,8 @@ class _Leftovers:
             return Item(path, value, "no-effect", note=f"{switch} is {'none' if off == 'none' else 'false'}")
         if switch in self.refused:
             return Item(path, value, "unsupported", note=NVME)
+        if off == "none" and switch not in self.placed:
+            return Item(path, value, "no-effect", note=FATES[switch].note)
         if path in FATES:
             if self._is_inert(path):
                 return Item(path, value, "no-effect", note="it is off")

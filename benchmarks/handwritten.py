@@ -26,7 +26,7 @@ def train_step(
     total = 0.0
     for batch in micro_batches:
         loss = loss_fn(model, batch) / len(micro_batches)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         total += loss.item()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()

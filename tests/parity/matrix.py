@@ -100,7 +100,7 @@ EXCLUSIONS = (
     Exclusion({"stage": (1, 2), "offload": ("both",)}, "DeepSpeed offloads parameters at stage 3 only"),
     Exclusion(
         {"stage": (0,), "precision": ("fp16", "fp16 static")},
-        "DeepSpeed does not scale the loss there, and the translation refuses it",
+        "DeepSpeed does not scale the loss there, and the emitted code does",
     ),
     Exclusion(
         {"stage": (0,), "precision": ("bf16 sum32", "bf16 all32")},

@@ -75,6 +75,7 @@ CLOSE: Cells = {
 
 APPROXIMATE: Cells = {
     "bf16-stage0": {"run": at(0, "bf16", 3, **NO_SUM), "tolerance": Tolerance(0.05, 0.2, 0.05)},
+    "fp16-stage0-static": {"run": fp16(0, 3, loss_scale=128), "tolerance": Tolerance(0.05, 0.2, 0.05)},
     "fp16-scale-grows": {
         "run": fp16(2, 1, loss_scale_window=3),
         "steps": 12,

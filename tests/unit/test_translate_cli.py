@@ -193,12 +193,25 @@ def test_set_gives_values() -> None:
     assert outcomes(ALL_AUTO, "--set", "optimizer.params.lr=3e-4")["optimizer.params.lr"] == "exact"
 
 
-def test_set_makes_an_unsupported_stage_supported() -> None:
+def test_fp16_without_zero_is_scaled_as_it_is_meant_to_be() -> None:
     stage0 = FP16 | {"zero_optimization": {"stage": 0}}
     result = translate(stage0)
+    assert result.exit_code == 0
+    assert "loss_scaler.scale" in result.stdout
+    assert outcomes(stage0)["zero_optimization.stage"] == "approximate"
+    assert "does not scale the loss at stage 0 since 0.18.9" in result.stderr
+    older = translate(stage0, "--deepspeed-version", "0.16.9")
+    assert "does not scale" not in older.stderr
+    assert "takes a step with zero gradients" in older.stderr
+
+
+def test_set_makes_an_unsupported_device_supported() -> None:
+    nvme = zero(stage=3, offload_param={"device": "nvme", "nvme_path": "/x"})
+    result = translate(nvme)
     assert result.exit_code == 1
-    assert "--set zero_optimization.stage=1" in result.stderr
-    assert translate(stage0, "--set", "zero_optimization.stage=1").exit_code == 0
+    assert "--set zero_optimization.offload_param.device=cpu" in result.stderr
+    key = "zero_optimization.offload_param"
+    assert translate(nvme, "--set", f"{key}.device=cpu", "--set", f"{key}.nvme_path=null").exit_code == 0
 
 
 def zero(**changes: Any) -> dict[str, Any]:

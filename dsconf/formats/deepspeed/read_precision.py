@@ -29,8 +29,7 @@ PRECISION_FIELDS = {
 }
 """The field of the Plan that each key goes to."""
 
-_KEEPS_BUFFERS, _ADDS_UP_WIDE = "0.19.2", "0.19.8"
-_CAST_BUFFERS = "DeepSpeed before 0.19.2 casts floating-point buffers as well: do it before parallelize()"
+_ADDS_UP_WIDE = "0.19.8"
 _SCALING = tuple(key for key, field in PRECISION_FIELDS.items() if field.startswith("precision.scaling"))
 
 
@@ -48,8 +47,9 @@ def read_precision(notes: Notes) -> Precision:
     scaling = _scaling(notes) if compute == "fp16" else None
     if scaling is None:
         notes.leave(*_SCALING)
-    if isinstance(compute, str) and compute != "fp32" and not notes.config.context.since(_KEEPS_BUFFERS):
-        notes.remarks[f"{compute}.enabled"] = Remark("close", _CAST_BUFFERS)
+    if notes.config.present("bf16.enabled") and notes.config.value("bf16.enabled") is False:
+        raw = notes.config.raw("bf16.enabled")
+        notes.items.append(Item("bf16.enabled", raw, "no-effect", note="it is off"))
     accumulate = _dtype(notes, "data_types.grad_accum_dtype")
     buffers, fp32_buffers = _buffers(notes, compute)
     return Precision(

@@ -34,9 +34,9 @@ _STAYS = (
 )
 _UNSCALED = "0.18.9"
 _NO_SCALE = (
-    f"DeepSpeed does not scale the loss at stage 0 since {_UNSCALED}, but divides the gradients by the scale: SGD trains "
-    "at a fraction of its lr, AdamW hides most of it (loss within 0.05 over 8 steps of the test model); the emitted code "
-    "scales the loss"
+    f"DeepSpeed does not scale the loss at stage 0 since {_UNSCALED}, but divides the gradients by the scale: SGD "
+    "trains at a fraction of its lr, AdamW hides most of it (loss within 0.05 over 8 steps of the test model); the "
+    "emitted code scales the loss"
 )
 _STEP_BEFORE = (
     "DeepSpeed's optimizer takes a step with zero gradients before the first one: weights decay once, and "

@@ -164,6 +164,14 @@ def test_a_tied_head_is_not_divided() -> None:
             "autotp_size",
         ),
         (LLAMA | {"architectures": ["LlamaModel"]}, {}, (), "not of LlamaModel", "ZeRO-3"),
+        (LLAMA, {"fp16": {"enabled": True}}, (), "together with fp16 it was never compared", "ZeRO-3"),
+        (
+            LLAMA,
+            {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}},
+            (),
+            "together with offload it was never compared",
+            "ZeRO-3",
+        ),
     ],
 )
 def test_what_is_refused_says_why_and_what_to_do(

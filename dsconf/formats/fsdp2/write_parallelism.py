@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dsconf.formats.fsdp2.draft import Draft
 from dsconf.formats.fsdp2.emit import Constant
 from dsconf.formats.outcome import Landing
+from dsconf.plan import Plan
 
 _STYLES = {
     "colwise": "ColwiseParallel()",
@@ -74,12 +75,29 @@ def _problem(draft: Draft) -> tuple[str, str] | None:
             f"torch has no counterpart of {', '.join(unknown)}, which the model's plan has, and DeepSpeed refuses it",
             INSTEAD,
         )
+    beside = _not_compared(plan)
+    if beside:
+        return f"together with {', '.join(beside)} it was never compared with DeepSpeed", INSTEAD
     if plan.optimizer is not None and plan.optimizer.name == "Muon":
         return "Muon needs whole matrices, and tensor parallelism divides them", "choose AdamW"
     if plan.optimizer is not None and plan.optimizer.arguments.get("fused"):
         why = "the fused optimizer works on one mesh at a time, and parameters lie on two"
         return why, "--set optimizer.params.fused=false"
     return None
+
+
+def _not_compared(plan: Plan) -> list[str]:
+    """Settings that no parity run has beside tensor parallelism."""
+    hpz = not isinstance(plan.sharding.reshard_after_forward, bool)
+    settings = {
+        "offload": plan.offload.parameters or plan.offload.optimizer,
+        "fp16": plan.precision.compute == "fp16",
+        "torch_autocast": plan.precision.autocast is not None,
+        "16-bit masters": plan.precision.masters != "fp32",
+        "hpZ": hpz,
+        "MiCS": plan.sharding.group is not None,
+    }
+    return [name for name, is_on in settings.items() if is_on]
 
 
 def _styles(styles: Mapping[str, str]) -> dict[str, str]:

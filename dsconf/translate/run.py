@@ -14,7 +14,7 @@ from dsconf.document.node import UNKNOWN
 from dsconf.document.source import Unusable
 from dsconf.formats.choices import Numerics, Style
 from dsconf.formats.deepspeed.read import read
-from dsconf.formats.fsdp2.write import write
+from dsconf.formats.fsdp2.write import Writing, write
 from dsconf.formats.reading import Reading
 from dsconf.lint.consumer import config_of
 from dsconf.lint.engine import lint_config, open_document, unusable_result
@@ -56,8 +56,8 @@ def translate(
 
     `overrides` are values by dotted path that count instead of the file's, `blocks` the class names of the modules to
     shard one by one; `numerics` says whether it trains as DeepSpeed does, or as PyTorch recommends; `style` whether
-    the module has all that a run needs, or only parallelize. Raises Refused where the file is unreadable or DeepSpeed
-    would refuse it.
+    the module has all that a run needs, or only parallelize. Raises Refused where the file is unreadable, or DeepSpeed
+    would refuse it and its meaning is open.
     """
     rules = load_rules()
     try:
@@ -83,14 +83,17 @@ def translate(
     parallelism, labels = divided(reading.plan.parallelism, chosen, context.model)
     update = {"wrapping": chosen.wrapping, "parallelism": parallelism, "launch": launch}
     plan = reading.plan.model_copy(update=update)
-    writing = write(
-        plan,
-        _origin(path, reading, numerics),
-        _labels(config, reading) | chosen.labels | labels,
-        style=style,
-        torch=context.torch_version,
-    )
+    labels = _labels(config, reading) | chosen.labels | labels
+
+    def written(left_out: Sequence[str]) -> Writing:
+        origin = _origin(path, left_out, numerics)
+        return write(plan, origin, labels, style=style, torch=context.torch_version)
+
+    writing = written(())
     report = assemble(config, reading, writing, target, numerics, chosen)
+    left_out = [item.key for item in report.items if item.outcome == "unsupported"]
+    if left_out:
+        writing = written(left_out)
     items = with_refusals(report.items, config, result.findings)
     return Translation(writing.code, report._replace(items=items))
 
@@ -113,10 +116,9 @@ def _unfilled(config: Config, reading: Reading) -> Unusable | None:
     return Unusable("template-placeholder", message, open_[0].entry.span, config.document.text)
 
 
-def _origin(path: str, reading: Reading, numerics: Numerics) -> str:
+def _origin(path: str, left_out: Sequence[str], numerics: Numerics) -> str:
     """The first lines of the docstring; a file may have any name, quotes and line ends included."""
     name = "".join(c if c.isprintable() and c not in '"\\' else "?" for c in Path(path).name)
-    left_out = [item.key for item in reading.items if item.outcome == "unsupported"]
     if left_out:
         keys = "\n".join(f"    {key}" for key in left_out)
         heading = f"FSDP2 for {name}, not as DeepSpeed trains with it. Left out by dsconf {__version__}:"

@@ -43,7 +43,6 @@ def train_step(
     lr = optimizer.param_groups[0]["lr"]
     losses: list[torch.Tensor] = []
     if COUNTED:
-        assert isinstance(model, FSDPModule)  # parallelize has sharded it
         micro_batches = list(micro_batches)
         count = len(micro_batches)
     if SCALED:
@@ -53,6 +52,7 @@ def train_step(
             scale = LOSS_SCALE
     for batch in micro_batches:
         if COUNTED:
+            assert isinstance(model, FSDPModule)  # parallelize has sharded it
             is_last = len(losses) + 1 == count
             model.set_reshard_after_backward(is_last)
             if REDUCED_LAST:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cache
 from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120  start-up time
@@ -18,9 +19,10 @@ def load_rules() -> list[dict[str, Any]]:
             rules: list[dict[str, Any]] = json.load(handle)
             return rules
     except FileNotFoundError:
-        return _compiled_here()
+        return list(_compiled_here())
 
 
+@cache
 def _compiled_here() -> list[dict[str, Any]]:
     from pathlib import Path  # a checkout has no index: the compiler is needed there only
 

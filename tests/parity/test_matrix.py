@@ -63,7 +63,7 @@ def test_every_tier_has_cells(tier: str) -> None:
 
 @pytest.mark.parametrize("exclusion", EXCLUSIONS, ids=lambda exclusion: exclusion.reason)
 def test_what_is_left_out_can_not_be_compared(exclusion: Any, tmp_path: Any) -> None:
-    """DeepSpeed refuses it, the translation does, or the setting is said to have no effect."""
+    """DeepSpeed refuses it, or the report says that the setting has no effect, or that DeepSpeed does something else."""
     plain = Combination(3, "fp32", 3, "AdamW", "decay", "off", "none", "torch", "float32")
     for values in product(*exclusion.settings.values()):
         cell = plain._replace(**dict(zip(exclusion.settings, values, strict=True)))

@@ -63,7 +63,7 @@ def test_every_tier_has_cells(tier: str) -> None:
 
 @pytest.mark.parametrize("exclusion", EXCLUSIONS, ids=lambda exclusion: exclusion.reason)
 def test_what_is_left_out_can_not_be_compared(exclusion: Any, tmp_path: Any) -> None:
-    """DeepSpeed refuses it, or the report says that the setting has no effect, or that DeepSpeed does something else."""
+    """DeepSpeed refuses it, or the report says that it has no effect, or that DeepSpeed does something else."""
     plain = Combination(3, "fp32", 3, "AdamW", "decay", "off", "none", "torch", "float32")
     for values in product(*exclusion.settings.values()):
         cell = plain._replace(**dict(zip(exclusion.settings, values, strict=True)))
@@ -72,8 +72,12 @@ def test_what_is_left_out_can_not_be_compared(exclusion: Any, tmp_path: Any) -> 
             bench.emit(cell.id, config_of(cell), {}, "")
         except (Refused, AssertionError):
             continue
-        offload = [item.outcome for item in bench.reports[cell.id].items if "offload" in item.key]
-        assert "no-effect" in offload
+        items = bench.reports[cell.id].items
+        idle = any(item.outcome == "no-effect" for item in items if "offload" in item.key)
+        differs = any(
+            "does not scale the loss" in item.note for item in items if item.outcome == "approximate"
+        )
+        assert idle or differs
 
 
 def test_the_page_holds_these_cells() -> None:

@@ -24,6 +24,10 @@ class Record:
     problems: Sequence[str] = ()  # faults the worker itself saw, such as ranks that disagree
 
 
+PADDING = 0.1
+"""The part of the optimizer's state that may be padding of its shards: copies of it are whole multiples."""
+
+
 @dataclass(frozen=True)
 class Tolerance:
     """The largest differences that still count as parity.  Zero asks for bit equality."""
@@ -32,20 +36,19 @@ class Tolerance:
     update: float = 0.0
     norm: float = 1e-6
     lr: float = 1e-12
+    moments: float = PADDING
 
 
 EXACT = Tolerance()
-
-PADDING = 0.1
-"""The part of the optimizer's state that may be padding of its shards: copies of it are whole multiples."""
 
 
 @dataclass(frozen=True)
 class Differences:
     """How far the candidate is from the reference.
 
-    `loss` is absolute, `norm` and `lr` are relative (absolute where the reference is 0), and
-    `update` is |candidate - reference| / |reference - start| over all final parameters.
+    `loss` is absolute, `norm`, `lr` and `moments` (how many elements the optimizer holds) are relative
+    (absolute where the reference is 0), and `update` is |candidate - reference| / |reference - start|
+    over all final parameters.
     `faults` are what no tolerance excuses.
     """
 
@@ -53,6 +56,7 @@ class Differences:
     update: float
     norm: float
     lr: float
+    moments: float = 0.0
     faults: tuple[str, ...] = ()
 
 
@@ -149,10 +153,6 @@ def compare(reference: Record, candidate: Record) -> Differences:
             faults.append(f"step {step}: {'skipped' if got else 'applied'}, unlike the reference")
     if list(reference.scales) != list(candidate.scales):
         faults.append(f"loss scales {candidate.scales}, where the reference has {reference.scales}")
-    if _relative_gap(reference.moments, candidate.moments) > PADDING:
-        faults.append(
-            f"{candidate.moments:g} elements of moments, where the reference has {reference.moments:g}"
-        )
     faults += [f"{name} is missing" for name in reference.params if name not in candidate.params]
     faults += [f"{name} is not in the reference" for name in candidate.params if name not in reference.params]
     norm = _norm(reference, candidate, faults)
@@ -164,6 +164,7 @@ def compare(reference: Record, candidate: Record) -> Differences:
         update=_update(reference, candidate, [name for name, (a, b) in sizes.items() if a == b]),
         norm=norm,
         lr=max(map(_relative_gap, reference.lrs, candidate.lrs), default=0.0),
+        moments=_relative_gap(reference.moments, candidate.moments),
         faults=tuple(faults),
     )
 
@@ -180,4 +181,7 @@ def judge(reference: Record | Crash, candidate: Record | Crash, tolerance: Toler
         value, limit = getattr(differences, what), getattr(tolerance, what)
         if value > limit:
             reasons.append(f"{what} differs by {value:.3g}, more than {limit:.3g}")
+    if differences.moments > tolerance.moments:
+        held, wanted = candidate.moments, reference.moments
+        reasons.append(f"{held:g} elements of moments, where the reference has {wanted:g}")
     return Mismatch(tuple(reasons), differences) if reasons else Parity(differences)

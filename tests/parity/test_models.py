@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,8 @@ TENSOR: dict[str, tuple[str, dict[str, Any]]] = {
     "tensor-bf16-stage1": divided("qwen3", "bf16", 1, 3, changes={"data_types": {}}),
     "tensor-bf16-stage2": divided("qwen3", "bf16", 2, 3, load_dtype="bfloat16"),
     "tensor-overflow": divided("qwen3", "bf16", 2, 3, inf_at=3),
-    "tensor-tied": divided("llama", "fp32", 2, 3),
+    # The tied weight stays whole on both ranks: a copy more of 2144 elements than DeepSpeed's 17824.
+    "tensor-tied": divided("llama", "fp32", 2, 3, tolerance=replace(SOME_BITS, moments=0.13)),
     "tensor-as-is": divided("qwen3", "bf16", 1, 3, exact=False, changes=USUAL),
 }
 """Runs with tensor parallelism over both ranks; sums over the group round differently."""

@@ -25,6 +25,7 @@ INSTEAD = (
 )
 _FIELD = "parallelism.tensor"
 _CLOSE = "DeepSpeed divides the same layers; sums over a group round differently"
+_TIED = "a head that is tied to the embedding stays whole on each rank, where DeepSpeed divides it"
 
 Parts = list[tuple[str, list[str]]]
 
@@ -46,7 +47,8 @@ def write_parallelism(draft: Draft) -> Parts:
     draft.constants["ROOT_STYLES"] = Constant(_source(parallel.root_styles), label)
     target = f'parallelize_module(block, mesh["tp"], {len(_styles(parallel.block_styles))} layers)'
     action = f"give the {parallel.tensor} ranks of a group the same batch"
-    draft.landings[_FIELD] = Landing("close", target, _CLOSE, action)
+    note = _CLOSE if parallel.root_styles else f"{_CLOSE}; {_TIED}"
+    draft.landings[_FIELD] = Landing("close", target, note, action)
     return [("tensor_parallel", ["meshes", "gradient_norm"])]
 
 

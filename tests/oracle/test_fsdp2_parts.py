@@ -81,12 +81,16 @@ def test_units_of_their_own_share_no_weight() -> None:
 
 @pytest.fixture
 def alone(tmp_path: Any) -> Any:
-    """A process group of this process alone."""
+    """A process group of this process alone: one that another test has left, or a new one."""
     import torch.distributed as dist
 
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    own = not dist.is_initialized()
+    if own:
+        dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    assert dist.get_world_size() == 1
     yield
-    dist.destroy_process_group()
+    if own:
+        dist.destroy_process_group()
 
 
 def test_masters_are_rounded_and_fp32_and_frozen_weights_are_16_bit(alone: None) -> None:

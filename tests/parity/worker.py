@@ -177,7 +177,8 @@ def master_weights(deepspeed: Any, engine: Any) -> dict[str, Tensor]:
 def loss_scale(engine: Any) -> list[float]:
     """Return the scale of the loss, if it has one."""
     optimizer = engine.optimizer
-    scaler = engine.torch_autocast_z0_gradscaler or getattr(optimizer, "torch_autocast_gradscaler", None)
+    first = getattr(engine, "torch_autocast_z0_gradscaler", None)  # older versions have neither
+    scaler = first or getattr(optimizer, "torch_autocast_gradscaler", None)
     scale = scaler.get_scale() if scaler else getattr(optimizer, "loss_scale", None)
     return [] if scale in (None, 1.0) else [float(scale)]
 
@@ -227,7 +228,8 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
         return weights
     finally:
         F.linear = linear  # ZeRO-3 replaces it for the whole process
-        deepspeed.runtime.torch_autocast.TORCH_AUTOCAST_INITIALIZED = False  # as this
+        if hasattr(deepspeed.runtime, "torch_autocast"):  # not in older versions
+            deepspeed.runtime.torch_autocast.TORCH_AUTOCAST_INITIALIZED = False  # as this
 
 
 def master_dtype(config: Config) -> torch.dtype:

@@ -13,6 +13,8 @@ from dsconf.plan import OPTIMIZERS, Optimizer, Unresolved
 _PREFIX = "optimizer.params."
 _ADAM_KERNELS = ("FusedAdam", "DeepSpeedCPUAdam", "ZenFlowCPUAdam")
 _LIONS = {"FusedLion": "FusedLion", "DeepSpeedCPULion": "CPULion"}
+_FUSED_16 = "as DeepSpeed's kernel it computes in fp32 and rounds bf16 weights once"
+_FUSED_CPU = "as DeepSpeed's kernel it takes one pass over the weights in CPU memory"
 _OWN = "remove the section, and write build_optimizer yourself with {}"
 _REFUSED: dict[str, tuple[str, str]] = {
     "FusedLamb": (
@@ -93,13 +95,11 @@ class _Optimizer:
         if said:
             self._remark("close" if kernel else "exact", "; ".join(said))
         optimizer = self._optimizer(name, "lr", "betas", "eps", "weight_decay")
-        if kernel and self.notes.bf16_masters:
-            path, note = (
-                f"{_PREFIX}fused",
-                "as DeepSpeed's kernel it computes in fp32 and rounds bf16 weights once",
-            )
+        if kernel and corrected and (self.notes.bf16_masters or self.built == "DeepSpeedCPUAdam"):
+            path = f"{_PREFIX}fused"
             self.notes.fields[path] = "optimizer.fused"
-            self.notes.in_force.setdefault(path, Default(True, note))
+            why = _FUSED_16 if self.notes.bf16_masters else _FUSED_CPU
+            self.notes.in_force.setdefault(path, Default(True, why))
             optimizer.arguments["fused"] = True
         if not corrected:
             self.notes.fields[f"{_PREFIX}bias_correction"] = "optimizer.bias_correction"

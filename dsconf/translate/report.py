@@ -12,7 +12,6 @@ from dsconf.formats.fsdp2.write import Writing
 from dsconf.formats.outcome import Item, Landing, Outcome, worst
 from dsconf.formats.reading import Reading, Remark
 from dsconf.plan import Plan
-from dsconf.translate.numerics import difference
 from dsconf.translate.wrapping import Chosen
 
 _RUNS = "over 8 steps of the test model on 2 ranks"
@@ -100,9 +99,18 @@ class Report(NamedTuple):
 
 
 def assemble(
-    config: Config, reading: Reading, writing: Writing, target: str, numerics: Numerics, blocks: Chosen
+    config: Config,
+    reading: Reading,
+    writing: Writing,
+    target: str,
+    numerics: Numerics,
+    other: str,
+    blocks: Chosen,
 ) -> Report:
-    """Join what the reader and the writer say of each key, in the order of the file."""
+    """Join what the reader and the writer say of each key, in the order of the file.
+
+    `other` is what the other choice of `numerics` would change.
+    """
     items = list(reading.items)
     done = {item.key for item in items}
     order = {written.path: place for place, written in enumerate(config.written)}
@@ -117,7 +125,7 @@ def assemble(
     version = config.context.deepspeed_version
     if note and version is not None:
         note += f", with DeepSpeed {NEWEST}"
-    file, other = config.document.path, difference(reading.plan, numerics)
+    file = config.document.path
     return Report(
         "deepspeed", target, file, overall, note, items, version, writing.torch, numerics, other, blocks
     )

@@ -21,7 +21,7 @@ from dsconf.lint.engine import lint_config, open_document, unusable_result
 from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
 from dsconf.plan import Launch
-from dsconf.translate.numerics import recommended
+from dsconf.translate.numerics import difference, recommended
 from dsconf.translate.refusals import stops, with_refusals
 from dsconf.translate.report import Report, assemble
 from dsconf.translate.wrapping import choose, divided
@@ -76,6 +76,7 @@ def translate(
         raise Refused(
             refused._replace(findings=[each._replace(severity="error") for each in refused.findings])
         )
+    other = difference(reading.plan, numerics)
     if numerics == "pytorch":
         reading = recommended(reading)
     launch = Launch(world_size=context.world_size, gpus_per_node=context.gpus_per_node)
@@ -90,7 +91,7 @@ def translate(
         return write(plan, origin, labels, style=style, torch=context.torch_version)
 
     writing = written(())
-    report = assemble(config, reading, writing, target, numerics, chosen)
+    report = assemble(config, reading, writing, target, numerics, other, chosen)
     left_out = [item.key for item in report.items if item.outcome == "unsupported"]
     if left_out:
         writing = written(left_out)

@@ -60,10 +60,6 @@ EXACT: dict[str, dict[str, Any]] = {
 }
 """Runs whose losses and weights have to be equal bit for bit."""
 
-LION_BY_BIT = {
-    "param.add_(torch.where(update > 0, -lr, lr))": "param.sub_(torch.copysign(torch.full_like(update, lr), update))"
-}
-
 CLOSE: dict[str, dict[str, Any]] = {
     "adam-l2-kernel": {
         "run": optimizer("Adam", adam_w_mode=False),
@@ -83,8 +79,6 @@ CLOSE: dict[str, dict[str, Any]] = {
     "lion": {
         "run": optimizer("Lion", lr=1e-3)
         | {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}},
-        "source": optimizer("Lion", lr=1e-3),
-        "edits": LION_BY_BIT,
         "exact": False,
         "tolerance": AS_IS["fp32"],
     },

@@ -16,6 +16,7 @@ from .run import Result, run_cells
 pytestmark = NEEDS_DEEPSPEED
 
 USUAL: Config = {"gradient_clipping": 1.0, "data_types": {}}
+MASTERS = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
 SGD = {"type": "SGD", "params": {"lr": 1e-2, "momentum": 0.9, "weight_decay": 0.1}}
 
 
@@ -33,6 +34,13 @@ CELLS: dict[str, dict[str, Any]] = {
     "bf16-clipped": {"run": at(3, gradient_clipping=0.1)},
     "bf16-sgd": {"run": at(3, optimizer=SGD, zero_allow_untested_optimizer=True)},
     "bf16-torch-adam": {"run": at(1, optimizer=TORCH_ADAMW)},
+    "bf16-autocast": {
+        "run": at(2, "fp32", torch_autocast={"enabled": True, "dtype": "bfloat16"}),
+    },
+    "bf16-reduction": {"run": at(2, "fp32", communication_data_type="bf16")},
+    "bf16-masters": {
+        "run": at(2, bf16=MASTERS, optimizer=TORCH_ADAMW),
+    },
     "fp16-static": {
         "run": at(2, fp16={"enabled": True, "loss_scale": 64}, bf16={"enabled": False}),
     },

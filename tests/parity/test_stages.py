@@ -8,7 +8,7 @@ import pytest
 
 from dsconf.formats.outcome import FIDELITY, Outcome
 
-from .bench import AS_IS, EVALUATED, LLAMA, NEEDS_DEEPSPEED, RESUMED, Bench, Config, config
+from .bench import AS_IS, EVALUATED, LLAMA, NEEDS_DEEPSPEED, RESUMED, TORCH_ADAMW, Bench, Config, config
 from .compare import Parity, Tolerance, Verdict
 from .run import Case
 
@@ -19,6 +19,9 @@ Cells = dict[str, dict[str, Any]]
 CPU = {"device": "cpu"}
 OPTIMIZER: Config = {"offload_optimizer": CPU}
 BOTH: Config = {"offload_optimizer": CPU, "offload_param": CPU}
+TORCH_KERNEL: Config = {"optimizer": TORCH_ADAMW, "zero_force_ds_cpu_optimizer": False}
+"""Without it the emitted code takes torch's fused Adam for offloaded weights, as DeepSpeed its own kernel."""
+L2: Config = {"type": "Adam", "params": {"lr": 1e-2, "weight_decay": 0.1, "adam_w_mode": False}}
 NO_SUM: Config = {"data_types": {}}
 """DeepSpeed's default: gradients are added up in the dtype of the model."""
 
@@ -52,11 +55,11 @@ EXACT: Cells = {
     "evaluated-stage2": {"run": at(2, "bf16", 3), "tail": EVALUATED},
     "resumed-stage0": {"run": at(0, "fp32", 3), "tail": RESUMED},
     "resumed-stage1": {"run": at(1, "bf16", 3, **NO_SUM), "tail": RESUMED},
-    "resumed-offload": {"run": at(2, "bf16", 3, OPTIMIZER), "tail": RESUMED},
+    "resumed-offload": {"run": at(2, "bf16", 3, OPTIMIZER, **TORCH_KERNEL), "tail": RESUMED},
     "llama-stage0": {"run": at(0, "fp32", 3), "workload": LLAMA},
     "llama-stage1": {"run": at(1, "bf16", 3, **NO_SUM), "workload": LLAMA, "load_dtype": "bfloat16"},
     "llama-stage2": {"run": at(2, "bf16", 3), "workload": LLAMA, "load_dtype": "bfloat16"},
-    "offload-both": {"run": at(3, "bf16", 3, BOTH), "freeze": ["embed"]},
+    "offload-both": {"run": at(3, "bf16", 3, BOTH, **TORCH_KERNEL), "freeze": ["embed"]},
     "offload-parameters": {"run": at(3, "bf16", 3, {"offload_param": CPU})},
     "predivide-stage0": {"run": at(0, "fp32", 3, gradient_predivide_factor=4.0)},
     "predivide-stage1": {"run": at(1, "fp32", 3, gradient_predivide_factor=4.0)},
@@ -66,6 +69,22 @@ EXACT: Cells = {
 """Runs whose losses and weights have to be equal bit for bit."""
 
 CLOSE: Cells = {
+    "fused-offload-fp32": {
+        "run": at(3, "fp32", 3, BOTH),
+        "exact": False,
+        "tolerance": AS_IS["fp32"],
+    },
+    "fused-offload-l2": {
+        "run": at(2, "fp32", 1, OPTIMIZER, optimizer=L2),
+        "exact": False,
+        "tolerance": AS_IS["fp32"],
+    },
+    "fused-offload-resumed": {
+        "run": at(2, "bf16", 3, OPTIMIZER),
+        "exact": False,
+        "tolerance": AS_IS["bf16"],
+        "tail": RESUMED,
+    },
     "bf16-stage1-wide-reduction": {
         "run": at(1, "bf16", 3, communication_data_type="fp32", **NO_SUM),
         "tolerance": AS_IS["bf16"],

@@ -623,3 +623,32 @@ def test_roundings_that_no_torch_code_repeats() -> None:
     assert "data_types.grad_accum_dtype" in found.in_force
     assert [i.outcome for i in found.items if i.key.endswith("memory_efficient_linear")] == ["close"]
     assert not reading(ZERO3).items
+
+
+@pytest.mark.parametrize(
+    ("changes", "fused"),
+    [
+        ({"offload_optimizer": {"device": "cpu"}}, True),
+        ({"offload_param": {"device": "cpu"}}, None),
+        ({}, None),
+    ],
+)
+def test_offloaded_adam_is_fused_as_deepspeeds_kernel(changes: dict[str, Any], fused: bool | None) -> None:
+    source = ZERO3 | {
+        "zero_optimization": {"stage": 3, **changes},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},
+    }
+    optimizer = reading(source).plan.optimizer
+    assert optimizer is not None
+    assert optimizer.arguments.get("fused") is fused
+
+
+def test_torchs_own_adam_stays_as_it_is() -> None:
+    source = ZERO3 | {
+        "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
+        "zero_force_ds_cpu_optimizer": False,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}},
+    }
+    optimizer = reading(source).plan.optimizer
+    assert optimizer is not None
+    assert "fused" not in optimizer.arguments

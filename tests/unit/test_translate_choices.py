@@ -47,6 +47,12 @@ def items_of(source: dict[str, Any], *args: str) -> dict[str, dict[str, Any]]:
     return {item["key"]: item for item in report["items"]}
 
 
+def difference_line(source: dict[str, Any], *args: str) -> str:
+    """What the report says of the other numerics."""
+    lines = [line for line in translate(source, *args).stderr.splitlines() if line.startswith("--numerics")]
+    return lines[0] if lines else ""
+
+
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_pytorch_numerics_keep_gradients_and_masters_in_fp32(stage: int) -> None:
     done = translate(at(stage), "--numerics", "pytorch")
@@ -68,6 +74,32 @@ def test_gradients_that_are_fp32_already_stay_exact() -> None:
     assert items["data_types.grad_accum_dtype"]["outcome"] == "exact"
     assert "REDUCE_DTYPE = torch.float32  # communication_data_type" in translate(wide).stdout
 
+    line = difference_line(wide)
+    assert "keep masters that are not rounded" in line
+    assert "gradients" not in line
+
+
+@pytest.mark.parametrize("numerics", NUMERICS)
+def test_dtypes_that_autocast_or_a_key_decides(numerics: str) -> None:
+    """Gradients may be 16-bit in a step that computes in fp32, and no key may be left that names their dtype."""
+    for source, dtype in (
+        (at(2, torch_autocast={"enabled": True, "dtype": "bfloat16"}), "PARAM"),
+        (FP32 | {"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}, "AUTOCAST"),
+        (FP32 | {"communication_data_type": "bf16"}, "REDUCE"),
+    ):
+        done = translate(source, "--numerics", numerics)
+        assert done.exit_code == 0, done.stderr
+        wide = "REDUCE_DTYPE = torch.float32" in done.stdout or "reduce_dtype=torch.float32" in done.stdout
+        assert wide == (numerics == "pytorch"), dtype
+
+
+def test_bf16_masters_stay_what_they_are() -> None:
+    masters = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+    kept, chosen = (translate(at(2, bf16=masters), "--numerics", name) for name in NUMERICS)
+    assert "not rounded" not in kept.stderr
+    assert ".float()" not in chosen.stdout
+    assert "masters keep" not in chosen.stderr
+
 
 def test_pytorch_numerics_change_nothing_in_fp32_but_the_units() -> None:
     plain, chosen = (translate(FP32, "--numerics", name).stdout for name in NUMERICS)
@@ -85,6 +117,8 @@ def test_the_report_says_what_the_other_choice_would_change() -> None:
     )
     other = translate(ZERO3, "--numerics", "pytorch").stderr
     assert "--numerics deepspeed would reduce and add up gradients as DeepSpeed does" in other
+    waits = "the whole gradients that each GPU holds"
+    assert [waits in difference_line(at(stage)) for stage in range(4)] == [True, True, False, False]
     report = Path("report.json")
     translate(ZERO3, "--numerics", "pytorch", "--report", str(report))
     assert json.loads(report.read_text(encoding="utf-8"))["numerics"] == "pytorch"

@@ -29,6 +29,7 @@ class Notes:
         self.items: list[Item] = []
         self.remarks: dict[str, Remark] = {}
         self.in_force: dict[str, Default] = {}
+        self.labels: dict[str, str] = {}
 
     def value(self, path: str) -> Any:
         """The effective value; Unresolved where it is left open ("auto", or missing without a default).

@@ -54,7 +54,7 @@ class _Reader(Notes):
         )
         remark_on_rounding(self, plan)
         self.items += leftovers(self.config, plan, set(self.fields), self.items)
-        return Reading(plan, self.fields, self.items, self.remarks, self.in_force)
+        return Reading(plan, self.fields, self.items, self.remarks, self.in_force, self.labels)
 
     def _batch(self) -> Batch:
         def size(path: str, fact: str) -> int | Unresolved | None:

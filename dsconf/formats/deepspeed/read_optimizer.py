@@ -100,6 +100,7 @@ class _Optimizer:
             self.notes.fields[path] = "optimizer.fused"
             why = _FUSED_16 if self.notes.bf16_masters else _FUSED_CPU
             self.notes.in_force.setdefault(path, Default(True, why))
+            self.notes.labels["optimizer.fused"] = "as DeepSpeed's kernel"
             optimizer.arguments["fused"] = True
         if not corrected:
             self.notes.fields[f"{_PREFIX}bias_correction"] = "optimizer.bias_correction"

@@ -11,8 +11,8 @@ LABEL = "--numerics pytorch"
 """Stands in comments and notes where a value comes from the choice, and from no key."""
 
 MEASURED = {"bf16": 3e-3, "fp16": 5e-4}
-"""By the coarsest dtype of a step how far the losses of the two choices are from each other at most, in the runs that the
-report names; in fp32 they are the same."""
+"""By the coarsest dtype of a step how far the losses of the two choices are from each other at most, in the runs that
+the report names; in fp32 they are the same."""
 
 _GRADIENTS = {
     "precision.reduce": f"{LABEL}: gradients are reduced in fp32",
@@ -90,7 +90,9 @@ def _recommended(plan: Plan) -> Plan:
 
 
 def _is_narrow(plan: Plan, field: str) -> bool:
-    """Whether gradients are 16-bit there."""
+    """Whether gradients are 16-bit there, and need not be: those of 16-bit masters have their dtype."""
+    if plan.precision.masters != "fp32":
+        return False
     own = getattr(plan.precision, field.partition(".")[2])
     return (own or plan.precision.compute) != "fp32"
 

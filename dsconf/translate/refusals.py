@@ -25,7 +25,7 @@ _CLEAR = {
 }
 """Rules whose errors leave no doubt of what is meant to be trained."""
 
-ONE_BIT = ("onebitadam", "onebitlamb", "zerooneadam")
+_ONE_BIT = ("onebitadam", "onebitlamb", "zerooneadam")
 """Optimizers that newer DeepSpeeds no longer know, in lower case."""
 
 
@@ -56,7 +56,7 @@ def with_refusals(items: Sequence[Item], config: Config, findings: Sequence[Find
 
 def _is_clear(config: Config, finding: Finding) -> bool:
     if finding.rule == "optimizer-unknown-type":
-        return str(config.raw("optimizer.type")).lower() in ONE_BIT
+        return str(config.raw("optimizer.type")).lower() in _ONE_BIT
     return finding.rule in _CLEAR
 
 

@@ -81,6 +81,8 @@ class Report(NamedTuple):
             "source": self.source,
             "target": self.target,
             "numerics": self.numerics,
+            "torch": self.torch,
+            "assumed": self.assumed,
             "overall": {"outcome": self.overall, "note": self.note},
             "blocks": {"classes": list(self.blocks.wrapping.block_classes), "source": self.blocks.label},
             "items": [

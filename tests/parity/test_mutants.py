@@ -140,7 +140,7 @@ MUTANTS: dict[str, Mutant] = {
         "fp32 stage 0", {"set_requires_gradient_sync(is_last)": "set_requires_gradient_sync(False)"}
     ),
     "stage 0 divides the optimizer's state": Mutant(
-        "fp32 stage 0", {"GROUP_SIZE = 1 ": "GROUP_SIZE = 2 "}
+        "fp32 stage 0", {"(dist.get_world_size(), 1), mesh": "(1, dist.get_world_size()), mesh"}
     ),
     "predivision without multiplication": Mutant(
         "predivided", {DIVIDED: "(loss / GRADIENT_ACCUMULATION_STEPS / 4).backward()"}

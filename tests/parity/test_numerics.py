@@ -16,7 +16,6 @@ from .run import Result, run_cells
 pytestmark = NEEDS_DEEPSPEED
 
 USUAL: Config = {"gradient_clipping": 1.0, "data_types": {}}
-MASTERS = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
 SGD = {"type": "SGD", "params": {"lr": 1e-2, "momentum": 0.9, "weight_decay": 0.1}}
 
 
@@ -38,9 +37,6 @@ CELLS: dict[str, dict[str, Any]] = {
         "run": at(2, "fp32", torch_autocast={"enabled": True, "dtype": "bfloat16"}),
     },
     "bf16-reduction": {"run": at(2, "fp32", communication_data_type="bf16")},
-    "bf16-masters": {
-        "run": at(2, bf16=MASTERS, optimizer=TORCH_ADAMW),
-    },
     "fp16-static": {
         "run": at(2, fp16={"enabled": True, "loss_scale": 64}, bf16={"enabled": False}),
     },

@@ -21,6 +21,7 @@ FLAGS = {
     "ANY_PRECISION": False,
     "NAMED_BLOCKS": False,
     "REPLICATED": False,
+    "GROUPED": False,
     "FROZEN_WHOLE": False,
     "ROUNDED_MASTERS": True,
     "SEPARATE_ENDS": False,
@@ -225,17 +226,19 @@ def possible(flags: dict[str, bool]) -> bool:
     """Whether the writer can set these flags together."""
     needed = all(flags[above] for flag, above in NEEDS.items() if flags[flag])
     needed = needed and (flags["WIDE_MASTERS"] or flags["ROUNDED_MASTERS"])
+    if flags["GROUPED"] and (flags["FROZEN_WHOLE"] or flags["TENSOR_PARALLEL"]):  # ZeRO-3's MiCS
+        return False
     return needed and not (flags["SEPARATE_ENDS"] and (flags["FROZEN_WHOLE"] or flags["TENSOR_PARALLEL"]))
 
 
 def is_tried(flags: dict[str, bool]) -> bool:
     """Leaves out combinations of flags that have nothing to do with each other."""
     apart = flags["FIXED_WORLD"] or flags["NAMED_BLOCKS"] or flags["SCALED"] or not flags["WIDE_MASTERS"]
-    return not apart or not (flags["FINISHED"] or flags["TENSOR_PARALLEL"])
+    return not apart or not (flags["FINISHED"] or flags["TENSOR_PARALLEL"] or flags["GROUPED"])
 
 
 TRIED = {
-    **{"sharding": 324, "finish": 63, "step": 96, "warmup": 8, "one_cycle": 16},
+    **{"sharding": 364, "finish": 63, "step": 96, "warmup": 8, "one_cycle": 16},
     **dict.fromkeys(("warmup_cosine", "range_test", "lion", "uncorrected_adam", "muon", "loss_scale"), 2),
     "checkpoint": 2,
 }

@@ -111,7 +111,9 @@ def test_on_torch_2_6_frozen_parameters_are_gathered_and_the_cpu_is_left_out() -
     old, new = (translate(SOURCES["zero2"], "--torch-version", v).stdout for v in ("2.6.1", "2.9.0"))
     assert "For torch >= 2.6, on CUDA (nccl); on CPU (gloo) from 2.9." in old
     assert "For torch >= 2.9, on CUDA (nccl) and CPU (gloo)." in new
-    assert ("ignored_params" in old, "ignored_params" in new) == (False, True)
+    assert ("ignored_params=" in old, "ignored_params=" in new) == (False, True)
+    report = translate(SOURCES["zero2"], "--torch-version", "2.6.1").stderr
+    assert "parameters that don't train are gathered as well: ignored_params exists since torch 2.9" in report
 
 
 def test_torch_without_fsdp2() -> None:

@@ -96,7 +96,8 @@ def test_dtypes_that_autocast_or_a_key_decides(numerics: str) -> None:
 def test_bf16_masters_stay_what_they_are() -> None:
     masters = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
     kept, chosen = (translate(at(2, bf16=masters), "--numerics", name) for name in NUMERICS)
-    assert "not rounded" not in kept.stderr
+    assert "--numerics pytorch would" not in kept.stderr
+    assert kept.stdout.partition("from __future__")[2] == chosen.stdout.partition("from __future__")[2]
     assert ".float()" not in chosen.stdout
     assert "masters keep" not in chosen.stderr
 
@@ -135,7 +136,7 @@ def test_the_minimal_style_has_parallelize_alone() -> None:
         "gradient_accumulation_steps: (loss / 3).backward()",
         "clip_grad_norm_(model.parameters(), 1.0)",
         "optimizer.params.weight_decay: weight_decay=0.1",
-        "scheduler.type: the build_scheduler() that --style module writes",
+        "scheduler.type: build_scheduler() as --style module writes it",
         "model.set_requires_gradient_sync(is_last)",
         "where the gradient norm is not finite",
     ):
@@ -143,6 +144,17 @@ def test_the_minimal_style_has_parallelize_alone() -> None:
     items = items_of(at(1), "--style", "minimal")
     assert items["optimizer.params.weight_decay"]["action"] == "in your script: weight_decay=0.1"
     assert "is_last" in items["zero_optimization.stage"]["action"]
+
+
+def test_the_minimal_style_names_no_class_that_it_does_not_have() -> None:
+    lion = at(2, optimizer={"type": "Lion", "params": {"lr": 1e-4}}, zero_allow_untested_optimizer=True)
+    said = translate(lion, "--style", "minimal").stdout.partition("from __future__")[0]
+    assert "optimizer.type: build_optimizer() as --style module writes it" in said
+    assert "optimizer.params" not in said
+    fp16 = at(2, bf16={"enabled": False}, fp16={"enabled": True})
+    said = translate(fp16, "--style", "minimal").stdout.partition("from __future__")[0]
+    assert "LossScaler and train_step() as --style module writes it" in said
+    assert "fp16.hysteresis" not in said
 
 
 @pytest.mark.parametrize("style", ["module", "minimal"])

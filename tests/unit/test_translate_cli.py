@@ -238,8 +238,8 @@ def types(**section: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("source", "has", "lacks"),
     [
-        (zero(stage=0), "(copies, GROUP_SIZE), mesh_dim_names", "stage ="),
-        (zero(stage=1), "model.set_requires_gradient_sync(is_last)", "GROUP_SIZE"),
+        (zero(stage=0), "(dist.get_world_size(), 1), mesh_dim_names", "stage ="),
+        (zero(stage=1), "model.set_requires_gradient_sync(is_last)", "replicas"),
         (zero(stage=2), "model.set_reshard_after_backward(is_last)", "set_requires_gradient_sync"),
         (zero(stage=2), "ignored_params=frozen(module)", "OffloadPolicy"),
         (zero(stage=3), "RESHARD_AFTER_FORWARD = True", "is_last"),

@@ -56,6 +56,22 @@ def translate(changes: dict[str, Any], *args: str) -> tuple[Result, dict[str, An
             "DS601",
         ),
         ({"gradient_predivide_factor": 2.0}, "gradient_predivide_factor", "no-effect", "DS405"),
+        ({"steps_per_print": 0}, "steps_per_print", "no-effect", "DS825"),
+        (
+            {
+                "optimizer": {"type": "Muon", "params": {"lr": 0.1}},
+                "zero_optimization": {"stage": 3, "reduce_scatter": True},
+            },
+            "zero_optimization.reduce_scatter",
+            "no-effect",
+            "DS606",
+        ),
+        (
+            {"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}},
+            "zero_optimization.offload_param.device",
+            "unsupported",
+            "DS502",
+        ),
     ],
 )
 def test_a_clear_meaning_is_translated_and_told(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsconf.config.dtypes import short_name
 from dsconf.formats.deepspeed.notes import Notes
-from dsconf.formats.outcome import Item
+from dsconf.formats.outcome import Item, Outcome
 from dsconf.formats.reading import Remark
 from dsconf.plan import Dtype, LossScaling, Precision
 
@@ -81,9 +81,9 @@ def _reduction(notes: Notes, compute: object, dtype: Dtype) -> Dtype | None:
     modules = notes.config.value(_MODULES)
     whole = notes.config.value("zero_optimization.stage") == 0 or notes.facts.value("bf16_optimizer") is True
 
-    def say(key: str, outcome: str, note: str) -> None:
+    def say(key: str, outcome: Outcome, note: str) -> None:
         if notes.config.present(key):
-            notes.items.append(Item(key, notes.config.raw(key), outcome, note=note))  # type: ignore[arg-type]
+            notes.items.append(Item(key, notes.config.raw(key), outcome, note=note))
 
     if whole or compute != "fp32":
         say(_MODULES, "no-effect", "all gradients are reduced in one dtype here")

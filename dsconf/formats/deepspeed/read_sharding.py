@@ -79,22 +79,19 @@ def read_sharding(notes: Notes) -> Sharding:
 
 def _group(notes: Notes, stage: int) -> int | None:
     """The ranks of a group of MiCS, which older versions have."""
-    path, hierarchical = (
-        "zero_optimization.mics_shard_size",
-        "zero_optimization.mics_hierarchical_params_gather",
-    )
+    path, gather = (f"zero_optimization.mics_{key}" for key in ("shard_size", "hierarchical_params_gather"))
     if not notes.config.knows(path) or spec_at(notes.config.table, path)[1].get("status") == "removed":
         notes.leave(path)
         return None
     size = notes.config.value(path)
-    for key, note in ((hierarchical, TRAFFIC), (path, "MiCS acts at stage 3, in groups of ranks")):
-        if notes.config.present(key) and (
-            key == hierarchical or stage != 3 or not isinstance(size, int) or size < 1
-        ):
-            notes.items.append(Item(key, notes.config.raw(key), "no-effect", note=note))
+    idle = {gather: TRAFFIC}
     if stage != 3 or not isinstance(size, int) or size < 1:
+        idle[path] = "MiCS acts at stage 3, in groups of ranks"
         notes.leave(path)
-        return None
+        size = None
+    for key, note in idle.items():
+        if notes.config.present(key):
+            notes.items.append(Item(key, notes.config.raw(key), "no-effect", note=note))
     return size
 
 
@@ -123,9 +120,8 @@ def _remark_on_stage_0(notes: Notes) -> None:
     if precision == "fp32":
         knows = notes.config.knows("torch_autocast.enabled")
         on = knows and notes.config.value("torch_autocast.enabled") is True
-        scaled = (
-            on and notes.facts.value("autocast_format") == "fp16"
-        )  # its gradient scaler looks for infinities
+        # The gradient scaler of fp16 looks for infinities.
+        scaled = on and notes.facts.value("autocast_format") == "fp16"
         loaded = "a model loaded in 16 bits DeepSpeed trains without fp32 masters"
         notes.remarks[path] = Remark("exact", loaded if scaled else f"{NOT_FINITE}; {loaded}")
     elif precision == "fp16" and notes.config.context.since(_UNSCALED):

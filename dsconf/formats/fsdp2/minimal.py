@@ -5,6 +5,7 @@ from __future__ import annotations
 from dsconf.formats.fsdp2.draft import Draft
 
 _IN_ORDER = ("batch.micro", "batch.accumulation", "precision.scaling", "clipping.", "optimizer.")
+_ELSEWHERE = "as --style module writes it"
 
 
 def duties(draft: Draft) -> dict[str, str]:
@@ -14,12 +15,27 @@ def duties(draft: Draft) -> dict[str, str]:
         for field in sorted(draft.landings, key=_place)
         if field.startswith(_IN_ORDER) and draft.landings[field].target
     }
+    for field, what in _classes(draft).items():
+        section = field.removesuffix("name")
+        found = {other: duty for other, duty in found.items() if not other.startswith(section)}
+        found[field] = what
     if draft.flags["COUNTED"]:
         calls = ["set_reshard_after_backward(is_last)"]
         calls += ["set_requires_gradient_sync(is_last)"] if draft.flags["REDUCED_LAST"] else []
         found["sharding.partition"] = f"per micro batch model.{', model.'.join(calls)}"
     if draft.plan.schedule is not None:
-        found["schedule.name"] = "the build_scheduler() that --style module writes"
+        found["schedule.name"] = f"build_scheduler() {_ELSEWHERE}"
+    return found
+
+
+def _classes(draft: Draft) -> dict[str, str]:
+    """What has no counterpart in torch, by the field that names it: where its code is, arguments included."""
+    found = {}
+    optimizer = draft.plan.optimizer
+    if optimizer is not None and (optimizer.name in ("Lion", "Muon") or not optimizer.bias_correction):
+        found["optimizer.name"] = f"build_optimizer() {_ELSEWHERE}"
+    if draft.flags["DYNAMIC"]:
+        found["precision.scaling"] = f"LossScaler and train_step() {_ELSEWHERE}"
     return found
 
 

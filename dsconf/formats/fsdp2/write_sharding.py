@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dsconf.formats.fsdp2.draft import Draft
 from dsconf.formats.fsdp2.emit import Constant
-from dsconf.formats.fsdp2.torch_names import exists
+from dsconf.formats.fsdp2.torch_names import exists, since
 from dsconf.formats.outcome import Landing
 
 UNUSED = "torch.distributed.fsdp.FSDPModule.set_reduce_scatter_unused_params"
+_IGNORED = "torch.distributed.fsdp.fully_shard(ignored_params)"
+_GATHERED = (
+    f"parameters that don't train are gathered as well: ignored_params exists since torch {since(_IGNORED)}"
+)
 BACKENDS = "cpu:gloo,cuda:nccl"
 _ONCE = "weights are gathered once per optimizer step"
 _TRAFFIC = {
@@ -30,8 +34,9 @@ def write_sharding(draft: Draft) -> None:
     counted = whole and draft.plan.batch.accumulation != 1
     last = sharding.partition in ("nothing", "optimizer")
     draft.flags.update(
-        REPLICATED=sharding.partition == "nothing" or sharding.group is not None,
-        FROZEN_WHOLE=whole and exists("torch.distributed.fsdp.fully_shard(ignored_params)", draft.torch),
+        REPLICATED=sharding.partition == "nothing",
+        GROUPED=sharding.group is not None,
+        FROZEN_WHOLE=whole and exists(_IGNORED, draft.torch),
         COUNTED=counted,
         REDUCED_LAST=last,
         LEFT_GATHERED=sharding.reshard_after_forward is not True,
@@ -42,15 +47,14 @@ def write_sharding(draft: Draft) -> None:
     draft.constants["RESHARD_AFTER_FORWARD"] = Constant(value, draft.labels[field])
     target = f"fully_shard(block, reshard_after_forward={value}), then the root"
     mesh = "fully_shard over a mesh of (ranks, 1): every rank holds the whole training state"
+    notes = [_TRAFFIC[sharding.partition]] if counted else []
+    if whole and not draft.flags["FROZEN_WHOLE"]:
+        notes.append(_GATHERED)
     draft.landings["sharding.partition"] = Landing(
-        "exact",
-        mesh if sharding.partition == "nothing" else target,
-        _TRAFFIC[sharding.partition] if counted else "",
+        "exact", mesh if sharding.partition == "nothing" else target, "; ".join(notes)
     )
-    if draft.flags["REPLICATED"]:
-        own = "sharding.group" if sharding.group else "sharding.partition"
-        draft.constants["GROUP_SIZE"] = Constant(repr(sharding.group or 1), draft.labels[own])
     if sharding.group is not None:
+        draft.constants["GROUP_SIZE"] = Constant(repr(sharding.group), draft.labels["sharding.group"])
         target = f"a mesh of (ranks / {sharding.group}, {sharding.group}): each group holds the whole state"
         note = "compared with ZeRO-3, whose numbers MiCS has but for the order in which it adds up gradients"
         draft.landings["sharding.group"] = Landing("close", target, note)

@@ -20,6 +20,7 @@ MIXED_PRECISION = True
 ANY_PRECISION = False
 NAMED_BLOCKS = False
 REPLICATED = False
+GROUPED = False
 FROZEN_WHOLE = False
 ROUNDED_MASTERS = True
 SEPARATE_ENDS = False
@@ -110,11 +111,19 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
         mesh, tensor_mesh = meshes(device)
     else:
         if REPLICATED:
-            # The training state is divided over GROUP_SIZE ranks, gradients are averaged over all.
-            copies = dist.get_world_size() // GROUP_SIZE
-            mesh = init_device_mesh(device.type, (copies, GROUP_SIZE), mesh_dim_names=("replicas", "shards"))
+            # Groups of one rank: nothing is divided, gradients are averaged over all of them.
+            names = ("replicas", "shards")
+            mesh = init_device_mesh(device.type, (dist.get_world_size(), 1), mesh_dim_names=names)
         else:
-            mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
+            if GROUPED:
+                # The training state is divided over the ranks of a group, gradients are averaged over all.
+                copies, rest = divmod(dist.get_world_size(), GROUP_SIZE)
+                if rest:
+                    raise ValueError(f"{dist.get_world_size()} ranks are no groups of {GROUP_SIZE}")
+                names = ("replicas", "shards")
+                mesh = init_device_mesh(device.type, (copies, GROUP_SIZE), mesh_dim_names=names)
+            else:
+                mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
     if MIXED_PRECISION:
         policy = MixedPrecisionPolicy(
             param_dtype=PARAM_DTYPE,

@@ -38,11 +38,7 @@ def stops(config: Config, finding: Finding) -> bool:
 
 def with_refusals(items: Sequence[Item], config: Config, findings: Sequence[Finding]) -> list[Item]:
     """The items, with a note on each key that the source refuses although it is clear."""
-    refused = {
-        finding.key: finding
-        for finding in findings
-        if finding.severity == "error" and finding.key not in config.overrides and _is_clear(config, finding)
-    }
+    refused = {finding.key: finding for finding in findings if _is_clear(config, finding)}
     version = config.context.deepspeed_version or NEWEST
     told = []
     for item in items:

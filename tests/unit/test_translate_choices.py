@@ -93,6 +93,17 @@ def test_dtypes_that_autocast_or_a_key_decides(numerics: str) -> None:
         assert wide == (numerics == "pytorch"), dtype
 
 
+def test_what_is_approximate_already_stays_so() -> None:
+    half = FP32 | {
+        "torch_autocast": {"enabled": True, "dtype": "float16"},
+        "zero_optimization": {"stage": 2},
+        "gradient_clipping": 0.0,
+    }
+    item = items_of(half, "--numerics", "pytorch")["torch_autocast.dtype"]
+    assert item["outcome"] == "approximate"
+    assert "--numerics pytorch: gradients are reduced in fp32" in item["note"]
+
+
 def test_bf16_masters_stay_what_they_are() -> None:
     masters = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
     kept, chosen = (translate(at(2, bf16=masters), "--numerics", name) for name in NUMERICS)

@@ -151,6 +151,11 @@ def test_the_report_has_the_promised_shape() -> None:
         "numerics": "deepspeed",
     }
     assert set(report["overall"]) == {"outcome", "note"}
+    assert (report["torch"], report["assumed"]) == ("2.9", [])
+    unclipped = {key: value for key, value in ZERO3.items() if key != "gradient_clipping"}
+    assert [line.startswith("DeepSpeed 0.19.3 or newer") for line in report_of(unclipped)["assumed"]] == [
+        True
+    ]
     for item in report["items"]:
         assert set(item) == {"key", "value", "outcome", "target", "note", "action", "written"}
 

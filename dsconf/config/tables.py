@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 Spec = Mapping[str, Any]
-"""A node of a key table (see `dsconf.formats.deepspeed.table`)."""
+"""A node of a key table (see `dsconf.formats.table`)."""
 
 _Value = TypeVar("_Value")
 _MOST = 16

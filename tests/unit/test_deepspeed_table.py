@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.deepspeed.model import DeepSpeedConfig
-from dsconf.formats.deepspeed.table import artefacts, editor_schema, key_table
+from dsconf.formats.table import FORMATS, artefacts, editor_schema, key_table
 
 
 def node_at(path: str) -> dict[str, Any]:
@@ -24,13 +24,11 @@ def node_at(path: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", artefacts(), ids=lambda path: path.name)
 def test_generated_files_are_up_to_date(path: Path) -> None:
-    assert path.read_text(encoding="utf-8") == artefacts()[path], (
-        "run python -m dsconf.formats.deepspeed.table"
-    )
+    assert path.read_text(encoding="utf-8") == artefacts()[path], "run python -m dsconf.formats.table"
 
 
 def test_table_text_is_the_table() -> None:
-    assert load_keys() == key_table()
+    assert load_keys() == key_table(DeepSpeedConfig)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +83,7 @@ def test_absent_keys_without_a_value_have_no_default() -> None:
 
 
 def test_every_key_is_described() -> None:
-    schema = editor_schema()
+    schema = editor_schema(*FORMATS["deepspeed"])
     objects = [schema, *schema["$defs"].values()]
     assert all(part["description"] for part in objects)
     assert [
@@ -94,8 +92,8 @@ def test_every_key_is_described() -> None:
 
 
 def test_the_schema_is_a_schema_of_its_dialect() -> None:
-    Draft202012Validator.check_schema(editor_schema())
-    assert editor_schema()["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
+    Draft202012Validator.check_schema(editor_schema(*FORMATS["deepspeed"]))
+    assert editor_schema(*FORMATS["deepspeed"])["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
 
 
 GOOD: dict[str, Any] = {
@@ -123,7 +121,7 @@ def curriculum(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_schema_takes_a_good_file() -> None:
-    assert list(Draft202012Validator(editor_schema()).iter_errors(GOOD)) == []
+    assert list(Draft202012Validator(editor_schema(*FORMATS["deepspeed"])).iter_errors(GOOD)) == []
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,7 @@ def test_the_schema_takes_a_good_file() -> None:
     ids=str,
 )
 def test_the_schema_refuses(change: dict[str, Any]) -> None:
-    assert not Draft202012Validator(editor_schema()).is_valid(GOOD | change)
+    assert not Draft202012Validator(editor_schema(*FORMATS["deepspeed"])).is_valid(GOOD | change)
 
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -191,7 +189,7 @@ FAULTS = {
 def faults(file: Path) -> set[str]:
     """Where the schema finds a fault."""
     content = json.loads(file.read_text(encoding="utf-8"))
-    errors = Draft202012Validator(editor_schema()).iter_errors(content)
+    errors = Draft202012Validator(editor_schema(*FORMATS["deepspeed"])).iter_errors(content)
     return {".".join(map(str, place)) for error in errors for place in places(error)}
 
 
@@ -221,7 +219,7 @@ def test_the_schema_finds_the_faults_of_the_fixtures(name: str) -> None:
 
 
 def test_the_schema_marks_what_is_old_or_filled() -> None:
-    zero = editor_schema()["$defs"]["Zero"]["properties"]
+    zero = editor_schema(*FORMATS["deepspeed"])["$defs"]["Zero"]["properties"]
     assert zero["cpu_offload"]["deprecated"]
     assert zero["cpu_offload"]["x-replacement"] == "zero_optimization.offload_optimizer"
     assert zero["stage"]["x-auto-filled-by"].keys() == {"trainer", "accelerate"}

@@ -14,7 +14,7 @@ KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json"
 
 @cache
 def load_keys(version: str | None = None) -> dict[str, Any]:
-    """The root of the table: see `dsconf.formats.deepspeed.table` for its nodes.
+    """The root of the table: see `dsconf.formats.table` for its nodes.
 
     `version` is an older one, of the history; None stands for the newest.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dsconf.formats.deepspeed.model.base import PydanticSection, Reads, Section
 from dsconf.formats.deepspeed.model.root import DeepSpeedConfig
 
-__all__ = ["DeepSpeedConfig", "PydanticSection", "Reads", "Section"]
+__all__ = ["DeepSpeedConfig"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from dsconf.formats.deepspeed.model.base import Reads, Section
 from dsconf.formats.key import Key
+from dsconf.formats.section import Reads, Section
 
 
 class ModelInfo(Section):

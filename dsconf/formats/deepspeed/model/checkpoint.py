@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dsconf.formats.deepspeed.model.base import Reads, Section
 from dsconf.formats.key import Key
+from dsconf.formats.section import Reads, Section
 
 
 class ParallelWrite(Section):

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dsconf.formats.deepspeed.model.base import Reads, Section
 from dsconf.formats.key import Key
+from dsconf.formats.section import Reads, Section
 
 Preset = Literal["mixtral", "qwen3_moe", "qwen3_5_moe", "deepseek_v2", "deepseek_v3", "minimax_m3"]
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from dsconf.formats.deepspeed.model.base import PydanticSection, Section
 from dsconf.formats.key import Key
+from dsconf.formats.section import PydanticSection, Section
 
 
 class ActivationCheckpointing(Section):

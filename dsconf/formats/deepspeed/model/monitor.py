@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from dsconf.formats.deepspeed.model.base import PydanticSection
 from dsconf.formats.key import Key
+from dsconf.formats.section import PydanticSection
 
 
 class TensorBoard(PydanticSection):

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dsconf.formats.deepspeed.model.base import PydanticSection
 from dsconf.formats.key import Fill, Key
+from dsconf.formats.section import PydanticSection
 
 OffloadDevice = Literal["none", "cpu", "nvme"]
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dsconf.formats.deepspeed.model.base import PydanticSection, Reads, Section
 from dsconf.formats.key import Fill, Key
+from dsconf.formats.section import PydanticSection, Reads, Section
 
 # Every spelling of DeepSpeed's own dtype list, in lower case only.
 Dtype = Literal[

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from dsconf.formats.deepspeed.model.base import PydanticSection, Reads, Section
 from dsconf.formats.key import Key
+from dsconf.formats.section import PydanticSection, Reads, Section
 
 
 class FlopsProfiler(Section):

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from dsconf.formats.deepspeed.model.autotuning import Autotuning
-from dsconf.formats.deepspeed.model.base import Reads, Section
 from dsconf.formats.deepspeed.model.checkpoint import Checkpoint
 from dsconf.formats.deepspeed.model.compiling import Compile, HybridEngine
 from dsconf.formats.deepspeed.model.data import DataEfficiency
@@ -21,6 +20,7 @@ from dsconf.formats.deepspeed.model.profiling import CommsLogger, FlopsProfiler,
 from dsconf.formats.deepspeed.model.scheduler import Scheduler
 from dsconf.formats.deepspeed.model.zero import Zero
 from dsconf.formats.key import Fill, Key
+from dsconf.formats.section import Reads, Section
 
 # The order of dsconf.plan, as `typing` takes two literals of the same values for one in a union.
 CommDtype = Literal["fp32", "bf16", "fp16"]

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from dsconf.formats.deepspeed.model.base import PydanticSection
 from dsconf.formats.deepspeed.model.offload import LeafModule, OffloadOptimizer, OffloadParam, ZenFlow
 from dsconf.formats.key import Fill, Key
+from dsconf.formats.section import PydanticSection
 
 
 class Zero(PydanticSection):

@@ -1,4 +1,4 @@
-"""How DeepSpeed reads a section, and the base class that carries it."""
+"""How a framework reads a section, and the base class that carries it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Unknown = Literal["raises", "ignored", "depends"]
 
 
 class Reads(NamedTuple):
-    """What DeepSpeed does with a value beyond what the type of the field says."""
+    """What the framework does with a value beyond what the type of the field says."""
 
     fails: Moment | None = None
     """When a value that is not allowed fails in a raw section; None: it is kept and used as it is."""
@@ -45,7 +45,7 @@ class Reads(NamedTuple):
 
 
 class Section(BaseModel):
-    """One object of the config; the class variables say how DeepSpeed reads it."""
+    """One object of the config; the class variables say how the framework reads it."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, protected_namespaces=())
 

@@ -1,4 +1,4 @@
-"""Generates the key table and the editor schema from the models: `python -m dsconf.formats.deepspeed.table`.
+"""Generates the key tables and the editor schemas from the models: `python -m dsconf.formats.table`.
 
 The key table is a tree of three kinds of nodes; in brackets what holds where a field is left out.
 
@@ -28,38 +28,42 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from dsconf.formats.deepspeed.keys import KEYS_FILE
-from dsconf.formats.deepspeed.model import DeepSpeedConfig, Section
-from dsconf.formats.deepspeed.model.base import is_nullable, key_of, members, metadata, reads_of
+from dsconf.formats.deepspeed.model import DeepSpeedConfig
+from dsconf.formats.section import Section, is_nullable, key_of, members, metadata, reads_of
 
-SCHEMA_FILE = Path(__file__).parents[3] / "schemas" / "deepspeed.schema.json"
+FORMATS: dict[str, tuple[type[Section], str]] = {
+    "deepspeed": (DeepSpeedConfig, "DeepSpeed configuration"),
+}
+"""By the name of a format, which is that of its room, the model of its root and the title of its schema."""
 
 Node = dict[str, Any]
 
 _NAMES: dict[Any, str] = {int: "int", float: "float", bool: "bool", str: "str", Any: "any", dict: "object"}
 
 
-def key_table() -> Node:
-    """The root node of the key table."""
-    return {"type": "object", **_section(DeepSpeedConfig)}
+def key_table(model: type[Section]) -> Node:
+    """The root node of the key table of a model."""
+    return {"type": "object", **_section(model)}
 
 
-def editor_schema() -> dict[str, Any]:
-    """The JSON Schema of a config, for editors: right types only, not all that DeepSpeed would coerce."""
-    schema = DeepSpeedConfig.model_json_schema()
+def editor_schema(model: type[Section], title: str) -> dict[str, Any]:
+    """The JSON Schema of a config, for editors: right types only, not all that the framework would coerce."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "DeepSpeed configuration",
-        **schema,
+        "title": title,
+        **model.model_json_schema(),
     }
 
 
 def artefacts() -> dict[Path, str]:
     """The generated files and what they have to contain."""
-    return {
-        Path(KEYS_FILE): _table_text(key_table()),
-        SCHEMA_FILE: json.dumps(editor_schema(), indent=2) + "\n",
-    }
+    rooms = Path(__file__).parent
+    schemas = rooms.parents[1] / "schemas"
+    files = {}
+    for name, (model, title) in FORMATS.items():
+        files[rooms / name / "keys.json"] = _table_text(key_table(model))
+        files[schemas / f"{name}.schema.json"] = json.dumps(editor_schema(model, title), indent=2) + "\n"
+    return files
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Moment = Literal["parse", "init", "step"]
+Moment = Literal["parse", "launch", "init", "step"]
 Filler = Literal["trainer", "accelerate"]
 
 
@@ -38,5 +38,7 @@ class Key(NamedTuple):
     """What replaces the value "auto" in this key before the framework sees it."""
     quoted_fails: Moment | None = None
     """When a number written as a string fails in a key that the framework reads without coercion."""
+    shown: str | None = None
+    """The spelling to use when the key is called by its name; None: the canonical one."""
     unit: str | None = None
     """The unit of a number: elements, bytes, steps, ..."""

@@ -6,15 +6,9 @@ The launcher makes text of a value as YAML or JSON gives it, and the plugins in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from dsconf.config.coerce import OTHER_READERS, Fails, Invalid, Node, expected, types_of
-
-Way = Literal[
-    "text", "flag", "true-word", "integer", "size", "steps", "clipping", "word", "member", "device", "kernel",
-    "length", "precision", "backend", "launcher", "enum", "ids", "processes", "section", "keys", "kept",
-]  # fmt: skip
-"""How a value is read, see the function of the name."""
 
 _TRUE = ("y", "yes", "t", "true", "on", "1")
 _FALSE = ("n", "no", "f", "false", "off", "0")
@@ -37,7 +31,7 @@ def arriving(node: Node, value: object) -> object | Invalid:
     if value is None and node.get("nullable"):
         return node.get("default")  # not handed on
     try:
-        return _WAYS[node.get("way", "text")](node, value)
+        return WAYS[node.get("way", "text")](node, value)
     except Refused as refused:
         return Invalid(refused.fails, expected(node))
 
@@ -195,7 +189,7 @@ def _one_of(node: Node, text: str) -> str:
     return text
 
 
-_WAYS: dict[Way, Callable[[Node, Any], object]] = {
+WAYS: dict[str, Callable[[Node, Any], object]] = {
     "text": _text,
     "flag": _flag,
     "true-word": _true_word,
@@ -218,4 +212,5 @@ _WAYS: dict[Way, Callable[[Node, Any], object]] = {
     "keys": _keys,
     "kept": _kept,
 }
+"""By the name that a key table gives it (`way`) how a value is read."""
 OTHER_READERS["environment"] = arriving

@@ -6,6 +6,11 @@ from typing import Literal, NamedTuple
 
 Moment = Literal["parse", "launch", "init", "step"]
 Filler = Literal["trainer", "accelerate"]
+Way = Literal[
+    "text", "flag", "true-word", "integer", "size", "steps", "clipping", "word", "member", "device", "kernel",
+    "length", "precision", "backend", "launcher", "enum", "ids", "processes", "section", "keys", "kept",
+]  # fmt: skip
+"""How a value that goes through the environment is read, see `dsconf.config.environment`."""
 
 
 class Fill(NamedTuple):

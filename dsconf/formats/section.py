@@ -11,8 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from dsconf.config.environment import Way
-from dsconf.formats.key import Key, Moment
+from dsconf.formats.key import Key, Moment, Way
 
 Reader = Literal["pydantic", "raw", "environment"]
 Unknown = Literal["raises", "ignored", "depends"]

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Moment = Literal["parse", "init", "step"]
+Moment = Literal["parse", "launch", "init", "step"]
 Filler = Literal["trainer", "accelerate"]
+Way = Literal[
+    "text", "flag", "true-word", "integer", "size", "steps", "clipping", "word", "member", "device", "kernel",
+    "length", "precision", "backend", "launcher", "enum", "ids", "processes", "section", "keys", "kept",
+]  # fmt: skip
+"""How a value that goes through the environment is read, see `dsconf.config.environment`."""
 
 
 class Fill(NamedTuple):
@@ -38,5 +43,7 @@ class Key(NamedTuple):
     """What replaces the value "auto" in this key before the framework sees it."""
     quoted_fails: Moment | None = None
     """When a number written as a string fails in a key that the framework reads without coercion."""
+    shown: str | None = None
+    """The spelling to use when the key is called by its name; None: the canonical one."""
     unit: str | None = None
     """The unit of a number: elements, bytes, steps, ..."""

@@ -1,0 +1,216 @@
+"""What a worker ends up with for a value that Accelerate's launcher hands on in an environment variable.
+
+The launcher makes text of a value as YAML or JSON gives it, and the plugins in the workers read that text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dsconf.config.coerce import OTHER_READERS, Fails, Invalid, Node, expected, types_of
+
+_TRUE = ("y", "yes", "t", "true", "on", "1")
+_FALSE = ("n", "no", "f", "false", "off", "0")
+_TORCH_NAMES = {"_HYBRID_SHARD_ZERO2": "HYBRID_SHARD_ZERO2"}
+"""Members of torch's enumerations that Accelerate calls by another name, and takes by both."""
+
+
+class Refused(Exception):
+    """The value fails, and when."""
+
+    def __init__(self, fails: Fails = "init") -> None:
+        super().__init__(fails)
+        self.fails: Fails = fails
+
+
+def arriving(node: Node, value: object) -> object | Invalid:
+    """What the worker makes of `value` in the key that `node` of a key table describes."""
+    if "any" in types_of(node):
+        return value
+    if value is None and node.get("nullable"):
+        return node.get("default")  # not handed on
+    try:
+        return WAYS[node.get("way", "text")](node, value)
+    except Refused as refused:
+        return Invalid(refused.fails, expected(node))
+
+
+def truth(value: object) -> bool:
+    """A value that is read as a word for true or false. Raises Refused."""
+    text = str(value).lower()
+    if text not in _TRUE + _FALSE:
+        raise Refused
+    return text in _TRUE
+
+
+def number(value: object) -> int:
+    """A value that is read as an integer. Raises Refused."""
+    try:
+        return int(str(value))
+    except ValueError:
+        raise Refused from None
+
+
+def _text(node: Node, value: object) -> object:
+    return str(value)
+
+
+def _flag(node: Node, value: object) -> object:
+    return truth(value)
+
+
+def _true_word(node: Node, value: object) -> object:
+    """Only "true" counts as true; nothing is refused."""
+    return str(value).lower() == "true"
+
+
+def _integer(node: Node, value: object) -> object:
+    found = number(value)
+    if found not in node.get("values", (found,)) or found < node.get("min", found):
+        raise Refused
+    return found
+
+
+def _size(node: Node, value: object) -> object:
+    """A size that the launcher itself compares with 1."""
+    if not isinstance(value, int | float):
+        raise Refused("launch")
+    return _integer(node, value)
+
+
+def _steps(node: Node, value: object) -> object:
+    return "auto" if value == "auto" else _integer(node, value)
+
+
+def _clipping(node: Node, value: object) -> object:
+    text = str(value).lower()
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise Refused from None
+
+
+def _word(node: Node, value: object) -> object:
+    """One of the words, exactly."""
+    return _one_of(node, str(value))
+
+
+def _member(node: Node, value: object) -> object:
+    """The name of a member of an enumeration in any case, or its number from 1 on where the names have one."""
+    text = str(value).upper()
+    numbers = node.get("numbered", 0)
+    if text.isdecimal() and numbers:
+        if not 1 <= int(text) <= numbers:
+            raise Refused
+        return node["values"][int(text) - 1]
+    return _one_of(node, _TORCH_NAMES.get(text, text))
+
+
+def _device(node: Node, value: object) -> object:
+    return _one_of(node, str(value).lower())
+
+
+def _launcher(node: Node, value: object) -> object:
+    if str(value).lower() not in node["values"]:
+        raise Refused("launch")
+    return str(value)
+
+
+def _kernel(node: Node, value: object) -> object:
+    """One of the words, or the name of an attention kernel of the Hugging Face hub."""
+    text = str(value)
+    return text if "/" in text and "flash-attn" in text else _one_of(node, text)
+
+
+def _length(node: Node, value: object) -> object:
+    return None if str(value) == "None" else number(value)
+
+
+def _precision(node: Node, value: object) -> object:
+    return _lower_or_upper(node, value, str.lower)
+
+
+def _backend(node: Node, value: object) -> object:
+    return _lower_or_upper(node, value, str.upper).lower()
+
+
+def _lower_or_upper(node: Node, value: object, change: Callable[[str], str]) -> str:
+    if not isinstance(value, str) or change(value).lower() not in node["values"]:
+        raise Refused("launch")
+    return change(value)
+
+
+def _enum(node: Node, value: object) -> object:
+    """A word that the loader itself looks up; what is no text is let through, and never equal to any of them."""
+    if not isinstance(value, str):
+        return value
+    if value not in node["values"]:
+        raise Refused("parse")
+    return value
+
+
+def _ids(node: Node, value: object) -> object:
+    if not isinstance(value, str):
+        raise Refused("launch")
+    return value
+
+
+def _processes(node: Node, value: object) -> object:
+    """The number of workers, of which torchrun makes an integer."""
+    try:
+        found = int(str(value))
+    except ValueError:
+        raise Refused("launch") from None
+    if found == 0:
+        raise Refused("launch")
+    return found
+
+
+def _section(node: Node, value: object) -> object:
+    """A section; what is none is passed over."""
+    return {}
+
+
+def _keys(node: Node, value: object) -> object:
+    """A section whose keys the launcher asks for."""
+    raise Refused("launch")
+
+
+def _kept(node: Node, value: object) -> object:
+    return value
+
+
+def _one_of(node: Node, text: str) -> str:
+    if text not in node["values"]:
+        raise Refused
+    return text
+
+
+WAYS: dict[str, Callable[[Node, Any], object]] = {
+    "text": _text,
+    "flag": _flag,
+    "true-word": _true_word,
+    "integer": _integer,
+    "size": _size,
+    "steps": _steps,
+    "clipping": _clipping,
+    "word": _word,
+    "member": _member,
+    "device": _device,
+    "launcher": _launcher,
+    "kernel": _kernel,
+    "length": _length,
+    "precision": _precision,
+    "backend": _backend,
+    "enum": _enum,
+    "ids": _ids,
+    "processes": _processes,
+    "section": _section,
+    "keys": _keys,
+    "kept": _kept,
+}
+"""By the name that a key table gives it (`way`) how a value is read."""
+OTHER_READERS["environment"] = arriving

@@ -45,5 +45,7 @@ class Key(NamedTuple):
     """When a number written as a string fails in a key that the framework reads without coercion."""
     shown: str | None = None
     """The spelling to use when the key is called by its name; None: the canonical one."""
+    mistaken: tuple[str, ...] = ()
+    """Names that people write for this key, and that nobody reads."""
     unit: str | None = None
     """The unit of a number: elements, bytes, steps, ..."""

@@ -35,6 +35,8 @@ class Format(NamedTuple):
     """The key table, as it holds for the versions that will run."""
     facts: Mapping[str, Callable[[Reader], object]]
     checks: Mapping[str, Check]
+    reads: Callable[[object], frozenset[str]] | None = None
+    """For a config in plain values the conditions that hold by which keys are read; None where all are."""
 
 
 @cache
@@ -55,9 +57,10 @@ def _deepspeed() -> Format:
 def _accelerate() -> Format:
     from dsconf.formats.accelerate.facts import FACTS as FACTS_
     from dsconf.formats.accelerate.keys import load_keys as load
+    from dsconf.formats.accelerate.live import conditions
     from dsconf.lint.checks.accelerate import CHECKS as CHECKS_
 
-    return Format(lambda _: load(), FACTS_, CHECKS_)
+    return Format(lambda _: load(), FACTS_, CHECKS_, conditions)
 
 
 def _trainer() -> Format:

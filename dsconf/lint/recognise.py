@@ -91,3 +91,21 @@ def shaped_like_deepspeed(document: Document, table: Spec) -> bool:
             kinds = {kind for name in types_of(spec) for kind in _KINDS.get(name, ())}
             fitting += entry.node.kind in kinds or entry.node.kind == "unknown"
     return fitting >= 2
+
+
+FSDP_SECTION = "fsdp_config"
+
+
+def other_language(path: str) -> str | None:
+    return "dsconf reads no TOML" if path.lower().endswith(".toml") else None
+
+
+def format_of(document: Document) -> tuple[str | None, str]:
+    keys = {entry.key for entry in document.root.entries}
+    if keys & {"compute_environment", "distributed_type"}:
+        return "accelerate", ""
+    if keys & {"output_dir", "fsdp"}:
+        return "trainer", ""
+    if "base_model" in keys:
+        return "axolotl", ""
+    return None, "no config"

@@ -20,8 +20,8 @@ from dsconf.lint.wrong_value import wrong_value
 _SCIENTIFIC = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9]+)?[eE][-+]?[0-9]+")
 
 
-def events(config: Config, facts: Facts) -> Iterator[Event]:
-    """Every event of one file."""
+def events(config: Config, facts: Facts, reads: frozenset[str] | None = None) -> Iterator[Event]:
+    """Every event of one file. `reads` are the conditions that hold by which keys are read, None where all are."""
     yield from _duplicates(config.document, config.format)
     live = _live(config)
     for item in config.written:
@@ -36,7 +36,7 @@ def events(config: Config, facts: Facts) -> Iterator[Event]:
         elif item.spec.get("status") == "removed":
             yield _removed(item)
         elif item is live.get(item.path):
-            if is_taken(facts, item) is not False:
+            if is_taken(facts, item) is not False and _is_read(item, reads):
                 yield from _wrong_value(config, facts, item)
             if item.spec.get("status") == "inert":
                 yield from _inert(config, item)
@@ -46,6 +46,14 @@ def events(config: Config, facts: Facts) -> Iterator[Event]:
                 yield from _deprecated(item, live)
         elif not _says_nothing(config, item):
             yield _second_spelling(item, live[item.path])
+
+
+def _is_read(item: Written, reads: frozenset[str] | None) -> bool:
+    """Whether the key and its section are read, as far as that depends on conditions."""
+    if reads is None:
+        return True
+    needed = {spec["read_if"] for spec in (item.section, item.spec or {}) if "read_if" in spec}
+    return needed <= reads
 
 
 def _live(config: Config) -> dict[str, Written]:
@@ -125,15 +133,17 @@ def _is_remark(name: str) -> bool:
 def _unknown(config: Config, item: Written) -> Event:
     section = _above(item.path)
     keys = item.section["keys"]
+    own = config.format == "deepspeed"
     home = home_of(config.table, item.entry.key, section)
     meant = None if home else item.section.get("mistaken", {}).get(item.entry.key)
+    if not own and f"{section}_{item.entry.key}" in keys:
+        meant = f"{section}_{item.entry.key}"
     if not (home or meant):
         meant = nearest(item.entry.key, [name for name in keys if _is_current(keys, name)])
     instead = home or (_join(section, keys[meant].get("alias", meant)) if meant else None)
     default = spec_at(config.table, instead)[1].get("default") if instead else None
     if isinstance(default, list | dict) or (instead and config.present(instead)):
         default = None
-    own = config.format == "deepspeed"
     key = {
         "name": item.entry.key,
         "section": section,
@@ -147,7 +157,7 @@ def _unknown(config: Config, item: Written) -> Event:
         "target": config.context.deepspeed_version or NEWEST,
         "home": home,
         "home_name": _named(_above(home or "")),
-        "suggestion": meant,
+        "suggestion": keys[meant].get("shown", meant) if meant else None,
         "default": default,
         "taken": bool(instead and config.present(instead)),
     }

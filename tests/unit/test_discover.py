@@ -16,7 +16,7 @@ from dsconf.cli import main
 from dsconf.document.json_scanner import scan
 from dsconf.document.source import Unusable
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.lint.discover import LARGEST, discover, looks_like_deepspeed
+from dsconf.lint.discover import LARGEST, discover, looks_like_config
 from dsconf.lint.recognise import not_deepspeed
 
 CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
@@ -168,8 +168,8 @@ def test_show_files() -> None:
         (ALL_AUTO, True),
     ],
 )
-def test_looks_like_deepspeed(value: object, wanted: bool) -> None:
-    assert looks_like_deepspeed(json.dumps(value), load_keys()) is wanted
+def test_looks_like_config(value: object, wanted: bool) -> None:
+    assert looks_like_config(json.dumps(value), load_keys()) is wanted
 
 
 @needs_corpus
@@ -184,7 +184,7 @@ def test_public_configs_are_found() -> None:
         except Unusable:
             continue
         taken += 1
-        missed += not looks_like_deepspeed(text, load_keys())
+        missed += not looks_like_config(text, load_keys())
     assert taken > 100
     assert missed <= 0.03 * taken
 

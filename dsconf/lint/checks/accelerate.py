@@ -37,11 +37,11 @@ def file_conflict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     )
     names = [path.rpartition(".")[2] for path, _ in entries]
     named = config.entry(_FILE)
-    related = ((named.span, "the file"),) if named else ()
-    related += tuple((entry.span, "refused beside it") for _, entry in entries[1:])
+    others = [(named.span, "the file")] if named else []
+    others += [(entry.span, "refused beside it") for _, entry in entries[1:]]
     key = {"fields": Words(", ".join(names)), "many": len(names) > 1, "launch": None, "known": True}
     path, entry = entries[0]
-    yield Event("accelerate-ds-file-conflict", path, entry.span, key, related, elsewhere)
+    yield Event("accelerate-ds-file-conflict", path, entry.span, key, tuple(others), elsewhere)
 
 
 def needs_zero_block(config: Config, facts: Facts) -> Iterator[Event | Needs]:

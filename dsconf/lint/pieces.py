@@ -49,11 +49,11 @@ def pieces(path: str, text: str, context: Context, *, recognise: bool) -> list[P
 
         return _in_yaml(scan_yaml(path, text), context)
     document = parse(path, text, context)
-    name, reason = format_of(document)
+    name = format_of(document)[0]
     if name is None or name == "deepspeed":
-        reason = not_deepspeed(document, load_keys(context.deepspeed_version)) if recognise else None
-        if reason is not None:
-            raise Skipped(reason)
+        foreign = not_deepspeed(document, load_keys(context.deepspeed_version)) if recognise else None
+        if foreign is not None:
+            raise Skipped(foreign)
         return [Piece(config_of(document, context), lambda text: parse(path, text, context))]
     return [_piece(document, name, context, lambda text: parse(path, text, context._replace(consumer=None)))]
 

@@ -88,6 +88,6 @@ def _load(path: str, option: str) -> dict[str, Any]:
 
 
 def _yaml(text: str) -> Any:
-    from dsconf.document.yaml_values import load_yaml  # ruamel.yaml takes its time
+    from dsconf.document.yaml_reader import load_yaml  # ruamel.yaml takes its time
 
     return load_yaml(text)

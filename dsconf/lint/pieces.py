@@ -83,7 +83,7 @@ def _piece(document: Document, name: str, context: Context, read: Read) -> Piece
 def _config(document: Document, name: str, context: Context) -> Config:
     from dsconf.lint.beside import configs_beside  # not for a DeepSpeed config
 
-    found = Config(document, format_named(name).table(context), context, format=name)
+    found = Config(document, format_named(name).table(context, document), context, format=name)
     return Config(document, found.table, context, format=name, beside=configs_beside(found))
 
 

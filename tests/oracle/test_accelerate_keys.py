@@ -16,6 +16,7 @@ from dsconf.document.json_scanner import scan
 from dsconf.formats.accelerate.keys import load_keys, table_for
 from dsconf.formats.accelerate.launch import environment
 from dsconf.formats.accelerate.plugins import parallelism, plugin
+
 from .accelerating import Outcome, launched, one_machine
 
 pytestmark = pytest.mark.oracle

@@ -203,7 +203,8 @@ def test_a_consumer_says_that_it_is_a_config() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("a.toml", "a: 1\n"), ("a.toml", ""), ("a.yaml", "a: 1\n"), ("a.YML", "model: {fsdp: 1}\n")]
+    ("name", "text"),
+    [("a.toml", "a: 1\n"), ("a.toml", ""), ("a.yaml", "a: 1\n"), ("a.YML", "model: {fsdp: 1}\n")],
 )
 def test_other_formats_are_skipped(name: str, text: str) -> None:
     code, report = lint_json(write(text, name))

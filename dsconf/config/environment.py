@@ -69,9 +69,7 @@ def _true_word(node: Node, value: object) -> object:
 
 def _integer(node: Node, value: object) -> object:
     found = number(value)
-    # Of several types, `values` restricts the strings only.
-    allowed = (found,) if "str" in types_of(node) else node.get("values", (found,))
-    if found not in allowed or found < node.get("min", found):
+    if found not in node.get("values", (found,)) or found < node.get("min", found):
         raise Refused
     return found
 
@@ -84,7 +82,13 @@ def _size(node: Node, value: object) -> object:
 
 
 def _steps(node: Node, value: object) -> object:
-    return "auto" if value == "auto" else _integer(node, value)
+    """A number without any sign or space, or the word "auto"."""
+    text = str(value)
+    if text == "auto":
+        return text
+    if not text.isdecimal() or int(text) < node["min"]:
+        raise Refused
+    return int(text)
 
 
 def _clipping(node: Node, value: object) -> object:
@@ -188,10 +192,20 @@ def _machines(node: Node, value: object) -> object:
 
 
 def _port(node: Node, value: object) -> object:
-    """A number for a socket."""
-    if not isinstance(value, int) or not 0 <= value < _PORTS:
+    """A number for a socket, or 0 for a free one."""
+    if value == 0:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < _PORTS:
         raise Refused("launch")
     return value
+
+
+def _cpu(node: Node, value: object) -> object:
+    """A flag that the launcher itself reads."""
+    try:
+        return truth(value)
+    except Refused:
+        raise Refused("launch") from None
 
 
 def _launch_number(value: object) -> int:
@@ -248,6 +262,7 @@ WAYS: dict[str, Callable[[Node, Any], object]] = {
     "processes": _processes,
     "machines": _machines,
     "port": _port,
+    "cpu": _cpu,
     "section": _section,
     "keys": _keys,
     "kept": _kept,

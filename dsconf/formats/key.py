@@ -9,7 +9,7 @@ Filler = Literal["trainer", "accelerate"]
 Way = Literal[
     "text", "flag", "true-word", "integer", "size", "steps", "clipping", "word", "member", "device", "kernel",
     "length", "precision", "backend", "launcher", "enum", "ids", "place", "processes", "machines",
-    "port", "section", "keys", "kept", "unused",
+    "port", "cpu", "section", "keys", "kept", "unused",
 ]  # fmt: skip
 """How a value that goes through the environment is read, see `dsconf.config.environment`."""
 

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -58,6 +59,8 @@ def one_machine() -> Iterator[None]:
     def popen(command: list[str], env: Mapping[str, str], **_: object) -> None:
         for text in [*command, *env.values()]:
             os.fsencode(text)
+        if command[0] == "deepspeed":
+            _ask_runner(command[1:])
         raise _WorkersStart(env)
 
     def partial_state(self: Any, cpu: bool = False, **_: object) -> None:
@@ -76,6 +79,11 @@ def one_machine() -> Iterator[None]:
                 patch.delenv(name)
         patch.setattr("torch.distributed.launcher.api.LocalElasticAgent", agent)
         patch.setattr(launch, "subprocess", SimpleNamespace(Popen=popen, CalledProcessError=Exception))
+        # Each launch builds two large parsers, and looks for a GPU.
+        torchrun = importlib.import_module("torch.distributed.run")
+        for module, name in ((launch, "launch_command_parser"), (torchrun, "get_args_parser")):
+            patch.setattr(module, name, cache(getattr(module, name)))
+        patch.setattr(launch, "check_cuda_p2p_ib_support", lambda: True)
         in_use = launch_utils.is_port_in_use
         patch.setattr(launch_utils, "is_port_in_use", lambda port=None: in_use(port) and False)
         for module in (launch_utils, state):
@@ -89,6 +97,14 @@ def one_machine() -> Iterator[None]:
         for name in ("get_grad_scaler", "get_fsdp2_grad_scaler"):
             patch.setattr(accelerator, name, lambda *_, **__: None)
         yield
+
+
+def _ask_runner(arguments: list[str]) -> None:
+    """What DeepSpeed's command refuses: its arguments, and launchers that it does not know."""
+    runner = importlib.import_module("deepspeed.launcher.runner")
+    asked = runner.parse_args(arguments).launcher.lower()
+    if asked != runner.PDSH_LAUNCHER and asked not in runner.LAUNCHER_CLASSES:
+        raise NotImplementedError(asked)
 
 
 def launched(
@@ -131,7 +147,7 @@ def _worker(env: Mapping[str, str], *, whole: bool) -> Outcome:
     os.environ.update({**env, **_OF_A_WORKER})
     layout = None
     # The layout by itself: whether its sizes fit the number of processes is another matter.
-    if not whole and os.environ.pop("ACCELERATE_USE_PARALLELISM_CONFIG", None):
+    if not whole and os.environ.pop("ACCELERATE_USE_PARALLELISM_CONFIG", ""):
         layout = parallelism.ParallelismConfig()
     # Trainer brings its own number of accumulation steps where the file leaves it to the script.
     left_open = env.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") == "auto"

@@ -21,15 +21,26 @@ from .accelerating import Outcome, launched, one_machine
 
 pytestmark = pytest.mark.oracle
 
-VALUES: list[object] = [
-    None, True, False, 0, 1, 2, 3, 4, 5, 6, -1, 0.0, 1.0, 2.0, 2.5, 1e8, 1e400, "", "0", "1", "2", "3", "7", " 2 ",
-    "1_000", "1e8", "inf", "auto", "AUTO", "none", "None", "true", "True", "FALSE", "yes", "off", "y", "f", "enabled",
-    "cpu", "NVMe", "FULL_SHARD", "shard_grad_op", "_HYBRID_SHARD_ZERO2", "_NO_SHARD", "TRANSFORMER_BASED_WRAP",
-    "size_based_wrap", "NO_WRAP", "BACKWARD_PRE", "backward_post", "no_prefetch", "FULL_STATE_DICT",
-    "sharded_state_dict", "local_state_dict", "A", "A,B", "torch", "Torch", "deepspeed", "allgather", "alltoall",
-    "sdpa", "eager", "org/flash-attn2", "bf16", "BF16", "fp32", "MULTI_GPU", "fsdp", "0,1", "inductor",
-    [], ["A", "B"], [1], {}, {"a": 1},
+KINDS: list[object] = [
+    None, True, False, 0, 1, 2, 3, 4, 6, -1, 0.0, 2.0, 2.5, 1e8, 1e400, "", "0", "1", "2", " 2 ", "1_000", "1e8",
+    "auto", "none", "None", "true", "True", "FALSE", "yes", "off", "enabled", "A,B", [], ["A", "B"], {}, {"a": 1},
 ]  # fmt: skip
+WORDS: dict[str, list[object]] = {
+    "fsdp_config": [
+        5, "FULL_SHARD", "shard_grad_op", "_HYBRID_SHARD_ZERO2", "_NO_SHARD", "TRANSFORMER_BASED_WRAP",
+        "size_based_wrap", "NO_WRAP", "BACKWARD_PRE", "backward_post", "no_prefetch", "FULL_STATE_DICT",
+        "sharded_state_dict", "local_state_dict", "cpu", "3", "7", "y",
+    ],
+    "deepspeed_config": ["AUTO", "inf", "cpu", "NVMe", "None ", "pdsh", "OpenMPI"],
+    "parallelism_config": [
+        "torch", "Torch", "deepspeed", "allgather", "alltoall", "ALLTOALL", "sdpa", "eager", "flash_attention_3",
+        "org/flash-attn2", "flash-attn",
+    ],
+    "": [
+        "bf16", "BF16", "fp32", "bfloat16", "no", "MULTI_GPU", "fsdp", "FSDP2", "0,1", "LOCAL_MACHINE", "Inductor", -2,
+    ],
+}  # fmt: skip
+"""By section the words of its keys."""
 BESIDE: dict[str, dict[str, object]] = {
     "fsdp_config.min_num_params": {"auto_wrap_policy": "SIZE_BASED_WRAP"},
     "fsdp_config.transformer_layer_cls_to_wrap": {"auto_wrap_policy": "TRANSFORMER_BASED_WRAP"},
@@ -105,21 +116,21 @@ def layout_fields(real: Any, names: list[str]) -> dict[str, object]:
     return {name: next(getattr(part, name) for part in parts if hasattr(part, name)) for name in names}
 
 
-def difference(settings: Mapping[str, object], path: str, folder: Path) -> object:
+def difference(settings: Mapping[str, object], path: str, folder: Path, *, worker: bool) -> object:
     """What is wrong with the answer of dsconf to one config, None where it is right."""
-    config, real = config_of(settings), launched(settings, folder)
-    told = expected_failure(config, path) or ("init" if fails_by_another_rule(settings, path) else None)
+    config, real = config_of(settings), launched(settings, folder, worker=worker)
+    told = expected_failure(config, path) or fails_otherwise(settings, path)
     if real.fails != told:
         return real.fails, real.error, told
-    return _differences(config, real)
+    return _differences(config, real, worker=worker)
 
 
-def _differences(config: Config, real: Outcome) -> object:
+def _differences(config: Config, real: Outcome, *, worker: bool) -> object:
     if real.env:
         exported = environment(config)
         if exported != real.env:
             return set(exported.items()) ^ set(real.env.items())
-    if real.fails:
+    if real.fails or not worker:
         return None
     for rows, plugged, read in (
         (plugin(config), real.fsdp or real.deepspeed, fields),
@@ -134,31 +145,38 @@ def _differences(config: Config, real: Outcome) -> object:
     return None
 
 
-def wrong_answers(base: Mapping[str, Any], path: str, folder: Path) -> dict[str, object]:
+def wrong_answers(
+    base: Mapping[str, Any], path: str, folder: Path, *, worker: bool = True
+) -> dict[str, object]:
     section, _, key = path.rpartition(".")
     wrong = {}
-    for value in VALUES:
+    for value in KINDS + WORDS.get(section, []):
         settings = {name: dict(below) if isinstance(below, dict) else below for name, below in base.items()}
         inside = settings.setdefault(section, {}) if section else settings
         inside.update(BESIDE.get(path, {}))
         inside[key] = value
-        found = difference(settings, path, folder)
+        found = difference(settings, path, folder, worker=worker)
         if found is not None:
             wrong[repr(value)] = found
     return wrong
 
 
-def fails_by_another_rule(settings: Mapping[str, Any], path: str) -> bool:
+def fails_otherwise(settings: Mapping[str, Any], path: str) -> str | None:
     """What fails for more than the value: two keys together, each of which is good, or the file that it names."""
     if path == "deepspeed_config.deepspeed_config_file":  # there is no file of any of the names
-        return settings["deepspeed_config"]["deepspeed_config_file"] not in (None, "none")
-    fsdp = settings.get("fsdp_config", {})
-    version = fsdp.get("fsdp_version", fsdp.get("version"))
+        return "init" if settings["deepspeed_config"]["deepspeed_config_file"] not in (None, "none") else None
+    if path == "num_processes":  # the command line may say it
+        return "launch" if settings[path] == -1 else None
+    if not path.startswith("fsdp_config."):
+        return None
+    fsdp = settings["fsdp_config"]
+    version = fsdp.get("fsdp_version")
+    fails = False
     if path == "fsdp_config.activation_checkpointing_offload":
-        return version == 1 and str(fsdp["activation_checkpointing_offload"]).lower() in TRUE
+        fails = version == 1 and str(fsdp["activation_checkpointing_offload"]).lower() in TRUE
     if path == "fsdp_config.state_dict_type":
-        return version == 2 and str(fsdp["state_dict_type"]).upper() in ("2", "LOCAL_STATE_DICT")
-    return False
+        fails = version == 2 and str(fsdp["state_dict_type"]).upper() in ("2", "LOCAL_STATE_DICT")
+    return "init" if fails else None
 
 
 @pytest.mark.parametrize("key", keys_of("fsdp_config"))
@@ -179,3 +197,48 @@ def test_deepspeed(key: str, tmp_path: Path) -> None:
 def test_parallelism(key: str, tmp_path: Path) -> None:
     base = {"distributed_type": "FSDP", "num_processes": 8, "fsdp_config": {"fsdp_version": 2}}
     assert wrong_answers(base, f"parallelism_config.{key}", tmp_path) == {}
+
+
+MACHINES = {"num_machines": 2, "main_process_ip": "10.0.0.1", "main_process_port": 29500}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [name for name in keys_of("deepspeed_config") if name.startswith("deepspeed_") and "_cls_" not in name],
+)
+def test_deepspeed_on_several_machines(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the launcher writes the environment to a file
+    base = {"distributed_type": "DEEPSPEED", "num_processes": 16, **MACHINES, "deepspeed_config": {}}
+    assert wrong_answers(base, f"deepspeed_config.{key}", tmp_path, worker=key.endswith("file")) == {}
+
+
+TOP = [name for name, spec in load_keys()["keys"].items() if "keys" not in spec and not spec.get("open")]
+SECTIONS = [name for name in load_keys()["keys"] if name not in TOP]
+OF_SEVERAL = {"num_processes", "num_machines", "main_process_ip", "main_process_port"}
+"""Keys whose values dsconf does not look at where one process starts, which has no use for them."""
+
+
+@pytest.mark.parametrize("key", TOP)
+@pytest.mark.parametrize("distributed", ["FSDP", "DEEPSPEED", "NO"])
+def test_top_level(distributed: str, key: str, tmp_path: Path) -> None:
+    if distributed == "NO" and key in OF_SEVERAL:
+        return
+    base = {"distributed_type": distributed, "num_processes": 8}
+    wrong = wrong_answers(base, key, tmp_path, worker=False)
+    # The launcher takes an object for a section, wherever it stands.
+    assert {value: found for value, found in wrong.items() if value[0] != "{"} == {}
+
+
+@pytest.mark.parametrize("key", SECTIONS)
+@pytest.mark.parametrize("distributed", ["FSDP", "DEEPSPEED"])
+def test_what_stands_for_a_section(distributed: str, key: str, tmp_path: Path) -> None:
+    base = {"distributed_type": distributed, "num_processes": 8}
+    assert wrong_answers(base, key, tmp_path, worker=False) == {}
+
+
+@pytest.mark.parametrize("section", ["dynamo_config", "fp8_config"])
+def test_other_sections(section: str, tmp_path: Path) -> None:
+    base = {"distributed_type": "FSDP", "num_processes": 8, "mixed_precision": "fp8"}
+    # fp8_override_linear_precision is three values; the launcher takes the first three letters of a text too.
+    for key in {*keys_of(section)} - {"fp8_override_linear_precision"}:
+        assert wrong_answers(base, f"{section}.{key}", tmp_path, worker=False) == {}, key

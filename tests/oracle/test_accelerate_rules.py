@@ -1,4 +1,4 @@
-"""The examples of the rules about Accelerate and FSDP, through the real `accelerate launch` and the plugins of a worker."""
+"""The examples of the rules about Accelerate and FSDP, through the real launcher and the plugins of a worker."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from .accelerating import launched, one_machine
 
 pytestmark = pytest.mark.oracle
 
+OPEN = ("AC126",)
+"""What lint leaves open, since it depends on where the run is started."""
 OF_ACCELERATE = [
     example
     for example in EXAMPLES
@@ -21,8 +23,6 @@ OF_ACCELERATE = [
     and example.page.parent.name != "reading"
     and not example.page.name.startswith(OPEN)
 ]
-OPEN = ("AC126",)
-"""What lint leaves open, since it depends on where the run is started."""
 MOMENTS = ("parse", "launch", "init")
 
 

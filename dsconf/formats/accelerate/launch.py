@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dsconf.config.effective import Config
+from dsconf.config.tables import spec_at
 from dsconf.formats.accelerate.live import has_layout, launcher
 
 _FSDP = {
@@ -103,10 +104,10 @@ def exported(config: Config) -> Iterator[Row]:
         yield from _layout(config)
 
 
-def _row(config: Config, variable: str, path: str, *, lower: bool = False, default: object = None) -> Row:
+def _row(config: Config, variable: str, path: str, *, lower: bool = False) -> Row:
     """A variable with the text of a key, or of what the launcher has without it."""
     given = config.present(path)
-    text = str(config.shown(path) if given else config.value(path) if default is None else default)
+    text = str(config.shown(path) if given else _default(config, path))
     return Row(variable, text.lower() if lower else text, path if given else "default")
 
 
@@ -140,8 +141,7 @@ def _general(config: Config, *, dynamo: bool) -> Iterator[Row]:
 
 
 def _default(config: Config, path: str) -> object:
-    section, _, name = path.partition(".")
-    return config.table["keys"][section]["keys"][name].get("default")
+    return spec_at(config.table, path)[1].get("default")
 
 
 def _precision(config: Config) -> Row:
@@ -160,7 +160,7 @@ def _fp8(config: Config) -> Iterator[Row]:
             continue
         row = _row(config, f"ACCELERATE_{name.upper()}", path)
         if name == "fp8_override_linear_precision":
-            values = config.raw(path) if config.present(path) else config.value(path)
+            values = config.raw(path) if config.present(path) else _default(config, path)
             if isinstance(values, list):
                 for part, value in zip(_FP8_OVERRIDES, values, strict=False):
                     yield Row(f"ACCELERATE_FP8_OVERRIDE_{part}", str(value), row.source)

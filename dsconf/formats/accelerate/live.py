@@ -44,7 +44,10 @@ def conditions(config: object) -> frozenset[str]:
         found.add("deepspeed")
         if _above_one(config.get("num_machines", 1)):
             found.add("machines")
-    if isinstance(distributed, str) and launcher(distributed) in ("torchrun", "deepspeed"):
+    starter = launcher(distributed)
+    found |= {"one_process"} if starter == "simple" else set()
+    found |= {"dynamo"} if starter in ("simple", "torchrun") else set()
+    if starter in ("torchrun", "deepspeed"):
         found |= {"workers"} | _of_parallelism(_section(config, "parallelism_config"))
     precision = config.get("mixed_precision")
     if isinstance(precision, str) and precision.lower() == "fp8":

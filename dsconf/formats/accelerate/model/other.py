@@ -24,6 +24,7 @@ class Dynamo(Section):
     """torch.compile. The prefix dynamo_ of a key may be left out."""
 
     reader = "environment"
+    read_if = "dynamo"
 
     dynamo_backend: Annotated[Backend | None, _usual("dynamo_backend"), Reads(way="backend")] = "no"
     """What compiles the model; no leaves it as it is."""

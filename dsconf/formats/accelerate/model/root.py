@@ -8,7 +8,7 @@ from pydantic import Field
 
 from dsconf.formats.accelerate.model.deepspeed import DeepSpeed
 from dsconf.formats.accelerate.model.fsdp import Fsdp
-from dsconf.formats.accelerate.model.other import Dynamo, Fp8
+from dsconf.formats.accelerate.model.other import Backend, Dynamo, Fp8
 from dsconf.formats.accelerate.model.parallelism import Parallelism
 from dsconf.formats.key import Key
 from dsconf.formats.section import Reads, Section
@@ -55,7 +55,7 @@ class AccelerateConfig(Section):
     same_network: Annotated[bool | None, Key(), Reads(way="unused")] = False
     """Whether all machines are in one local network. The launcher of Accelerate 1.15 does not take it from a
     file."""
-    use_cpu: Annotated[bool | None, Key(), Reads(way="kept")] = False
+    use_cpu: Annotated[bool, Key(), Reads(way="cpu", read_if="one_process")] = False
     """Train on the CPU only."""
     debug: Annotated[bool | None, Key(), Reads(way="kept")] = False
     """Check the shapes in collective operations."""
@@ -100,7 +100,9 @@ class AccelerateConfig(Section):
 
     fp16: Annotated[Any, Key(status="deprecated", replacement="mixed_precision")] = None
     """true means mixed_precision fp16 where that is left out."""
-    dynamo_backend: Annotated[Any, Key(status="deprecated", replacement="dynamo_config.dynamo_backend")] = (
-        None
-    )
+    dynamo_backend: Annotated[
+        Backend | None,
+        Key(status="deprecated", replacement="dynamo_config.dynamo_backend"),
+        Reads(way="backend", read_if="dynamo"),
+    ] = None
     """What dynamo_config.dynamo_backend is now; a section dynamo_config beside it does not count."""

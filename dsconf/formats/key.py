@@ -9,8 +9,10 @@ Filler = Literal["trainer", "accelerate"]
 Way = Literal[
     "text", "flag", "true-word", "integer", "size", "steps", "clipping", "word", "member", "device", "kernel",
     "length", "precision", "backend", "launcher", "enum", "ids", "processes", "section", "keys", "kept",
+    "truth", "version", "count", "names", "prefetch", "shards",
 ]  # fmt: skip
-"""How a value that goes through the environment is read, see `dsconf.config.environment`."""
+"""How a value that goes through the environment, or through Trainer, is read, see `dsconf.config.environment` and
+`dsconf.config.trainer_values`."""
 
 
 class Fill(NamedTuple):

@@ -12,6 +12,8 @@ from dsconf.config.coerce import OTHER_READERS, Fails, Invalid, Node, expected, 
 
 _TRUE = ("y", "yes", "t", "true", "on", "1")
 _FALSE = ("n", "no", "f", "false", "off", "0")
+_ALL_DEVICES = ("auto", "gpu", "cpu")
+_PORTS = 65536
 _TORCH_NAMES = {"_HYBRID_SHARD_ZERO2": "HYBRID_SHARD_ZERO2"}
 """Members of torch's enumerations that Accelerate calls by another name, and takes by both."""
 
@@ -80,7 +82,13 @@ def _size(node: Node, value: object) -> object:
 
 
 def _steps(node: Node, value: object) -> object:
-    return "auto" if value == "auto" else _integer(node, value)
+    """A number without any sign or space, or the word "auto"."""
+    text = str(value)
+    if text == "auto":
+        return text
+    if not text.isdecimal() or int(text) < node["min"]:
+        raise Refused
+    return int(text)
 
 
 def _clipping(node: Node, value: object) -> object:
@@ -144,9 +152,14 @@ def _lower_or_upper(node: Node, value: object, change: Callable[[str], str]) -> 
 
 
 def _enum(node: Node, value: object) -> object:
-    """A word that the loader itself looks up; what is no text is let through, and never equal to any of them."""
-    if not isinstance(value, str):
-        return value
+    """A word that the loader looks up; what is no text is let through, and equal to none of them."""
+    if value not in node["values"] and isinstance(value, str):
+        raise Refused("parse")
+    return value
+
+
+def _place(node: Node, value: object) -> object:
+    """A word that the loader looks up."""
     if value not in node["values"]:
         raise Refused("parse")
     return value
@@ -159,14 +172,47 @@ def _ids(node: Node, value: object) -> object:
 
 
 def _processes(node: Node, value: object) -> object:
-    """The number of workers, of which torchrun makes an integer."""
-    try:
-        found = int(str(value))
-    except ValueError:
-        raise Refused("launch") from None
-    if found == 0:
+    """The number of workers, of which torchrun makes an integer unless it is a word for all there are.
+
+    -1 leaves it to the command line.
+    """
+    if value in _ALL_DEVICES:
+        return value
+    found = _launch_number(value)
+    if found < 1 and found != -1:
         raise Refused("launch")
     return found
+
+
+def _machines(node: Node, value: object) -> object:
+    """The number of machines, which the launcher compares with 1 before torchrun makes an integer of it."""
+    if not isinstance(value, int | float) or (isinstance(value, float) and value > 1):
+        raise Refused("launch")
+    return value
+
+
+def _port(node: Node, value: object) -> object:
+    """A number for a socket, or 0 for a free one."""
+    if value == 0:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < _PORTS:
+        raise Refused("launch")
+    return value
+
+
+def _cpu(node: Node, value: object) -> object:
+    """A flag that the launcher itself reads."""
+    try:
+        return truth(value)
+    except Refused:
+        raise Refused("launch") from None
+
+
+def _launch_number(value: object) -> int:
+    try:
+        return number(value)
+    except Refused:
+        raise Refused("launch") from None
 
 
 def _section(node: Node, value: object) -> object:
@@ -181,6 +227,11 @@ def _keys(node: Node, value: object) -> object:
 
 def _kept(node: Node, value: object) -> object:
     return value
+
+
+def _unused(node: Node, value: object) -> object:
+    """A value that gets nowhere: the launcher goes on with what it has without it."""
+    return node.get("default")
 
 
 def _one_of(node: Node, text: str) -> str:
@@ -207,10 +258,15 @@ WAYS: dict[str, Callable[[Node, Any], object]] = {
     "backend": _backend,
     "enum": _enum,
     "ids": _ids,
+    "place": _place,
     "processes": _processes,
+    "machines": _machines,
+    "port": _port,
+    "cpu": _cpu,
     "section": _section,
     "keys": _keys,
     "kept": _kept,
+    "unused": _unused,
 }
 """By the name that a key table gives it (`way`) how a value is read."""
 OTHER_READERS["environment"] = arriving

@@ -1,4 +1,4 @@
-"""What becomes of values that TrainingArguments hands on to the plugins of Accelerate, and of those that Axolotl checks.
+"""What becomes of values that TrainingArguments hands on to plugins of Accelerate, and of those that Axolotl checks.
 
 TrainingArguments reads each key of fsdp_config in a way of its own: as a word for true or false, as Python's truth
 value, as an exact word.

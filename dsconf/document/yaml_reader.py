@@ -5,7 +5,8 @@ Trainers and launchers read YAML with PyYAML; ruamel.yaml has its parser, with p
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -17,11 +18,20 @@ from dsconf.document.template import is_open
 from dsconf.document.tokens import MAX_DEPTH, short
 from dsconf.document.yaml_comments import comments
 from dsconf.document.yaml_faults import fault_of
-from dsconf.document.yaml_values import TAG, resolve, tagged
+from dsconf.document.yaml_values import OPEN, TAG, resolve, tagged
+
+if TYPE_CHECKING:
+    from dsconf.document.yaml_template import Masked
 
 _LONGEST = 1 << 20
 _MOST = 100_000
 """Values in a file, those behind aliases counted wherever an alias stands."""
+
+_OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
+"""Line ends for PyYAML, and for no editor."""
+_ANCHOR = re.compile(r"[&*][0-9A-Za-z_-]+(?=[\s,\]}]|\Z)")
+_STUMBLES = (LookupError, ValueError, TypeError, AttributeError, AssertionError, NotImplementedError)
+"""What the parser raises for some broken texts in the place of an error of its own."""
 
 
 def scan_yaml(path: str, text: str) -> Document:
@@ -52,22 +62,36 @@ def load_yaml(text: str) -> Any:
 def _read(text: str) -> Reading:
     if len(text) > _LONGEST:
         raise Unusable("yaml-syntax", "the file is too large for a configuration")
-    builder = _Builder(text)
+    try:
+        return _parsed(text, None)
+    except Unusable:
+        if "{{" not in text and "{%" not in text:
+            raise
+    from dsconf.document.yaml_template import masked  # few files need it
+
+    return _parsed(text, masked(text))
+
+
+def _parsed(text: str, mask: Masked | None) -> Reading:
+    """What a text holds; of a template with a mask, which is what is read of it."""
+    builder = _Builder(text, mask)
+    shown = mask.text if mask else text
     yaml = YAML(typ="safe", pure=True)
     yaml.version = "1.1"
     try:
-        for event in yaml.parse(text):
+        for event in yaml.parse(_OTHER_BREAKS.sub("\n", shown)):
             builder.take(event)
     except YAMLError as error:
         raise fault_of(error, text) from None
-    except (LookupError, ValueError, TypeError, AttributeError, AssertionError, NotImplementedError) as error:
+    except _STUMBLES as error:
         raise Unusable("yaml-syntax", f"this is not YAML: {error}", Span(0, min(1, len(text)))) from None
     root = builder.root
     if root is None or (root.kind == "null" and root.span.start == root.span.end):
         raise _error("the file holds no keys", len(text), len(text))
     if root.kind != "object":
         raise _error(f"the top level is {named(root)}, not keys with their values", *root.span)
-    return Reading(root, comments(text, builder.scalars), builder.placeholders, [])
+    placeholders = sorted({*builder.placeholders, *(mask.placeholders if mask else ())})
+    return Reading(root, comments(shown, builder.scalars), placeholders, [])
 
 
 class _Frame:
@@ -90,8 +114,9 @@ class _Frame:
 class _Builder:
     """Makes a tree of the events of a parser. It never recurses."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, mask: Masked | None) -> None:
         self.text = text
+        self.mask = mask
         self.root: Node | None = None
         self.placeholders: list[Span] = []
         self.scalars: list[tuple[Span, str | None]] = []
@@ -129,6 +154,8 @@ class _Builder:
         plain = style is None and tag is None
         self.end = end
         if self._expects_key():
+            if self.mask and self.mask.leaves_open(Span(start, end)):
+                value = self.text[start:end]
             merge = (plain and value == "<<") or tag == f"{TAG}merge"
             self._define(event.anchor, Node("string", start, value, end), 1, value)
             self._key(None if merge else value, Span(start, end))
@@ -137,12 +164,17 @@ class _Builder:
             kind, scalar = resolve(value) if plain else tagged(tag or f"{TAG}str", value)
         except ValueError as error:
             raise _error(str(error), start, end) from None
-        if kind == "string" and is_open(value):
+        if (kind == "string" or self.mask) and self._is_open(Span(start, end), value):
             self.placeholders.append(Span(start, end))
-            kind = "unknown"
+            kind, scalar = OPEN
+        elif _OTHER_BREAKS.search(self.text, start, end):
+            kind, scalar = OPEN  # PyYAML keeps some of them, and joins lines at others
         node = Node(kind, start, scalar, end)
         self._define(event.anchor, node, 1, value)
         self._attach(node, 1)
+
+    def _is_open(self, span: Span, value: str) -> bool:
+        return is_open(value) or (self.mask is not None and self.mask.leaves_open(span))
 
     def _after_properties(self, event: Any) -> int:
         """Where a value begins behind its anchor and its tag."""
@@ -150,6 +182,7 @@ class _Builder:
         if event.anchor is None and event.tag is None:
             return int(start)
         while start < end and self.text[start] in "&!":
+            self._check_anchor(start)
             while start < end and not self.text[start].isspace():
                 start += 1
             while start < end and self.text[start] in " \t\r\n#":
@@ -159,6 +192,11 @@ class _Builder:
                 start += 1
         return int(min(start, end))
 
+    def _check_anchor(self, start: int) -> None:
+        """Raises Unusable for a name of an anchor that PyYAML does not take."""
+        if self.text[start] in "&*" and not _ANCHOR.match(self.text, start):
+            raise _error("the name of an anchor has letters, digits, - and _ only", start)
+
     def _start(self, event: Any, mapping: bool) -> None:
         if self._expects_key():
             raise _error("a key that is no text", event.start_mark.index, event.end_mark.index)
@@ -167,6 +205,8 @@ class _Builder:
         kind: Kind = "object" if mapping else "array"
         if _tag(event) not in (None, TAG + ("map" if mapping else "seq")):
             kind = "unknown"
+        if event.anchor is not None:
+            self._check_anchor(self.text.index("&", event.start_mark.index))
         start = event.end_mark.index - 1 if event.flow_style else event.start_mark.index
         node = Node(kind, start)
         self.count += 1
@@ -193,6 +233,7 @@ class _Builder:
     def _alias(self, event: Any) -> None:
         span = Span(event.start_mark.index, event.end_mark.index)
         self.end = span.end
+        self._check_anchor(span.start)
         if event.anchor not in self.anchors:
             raise _error(
                 f"*{short(event.anchor)} stands for nothing: no &{short(event.anchor)} before it", *span

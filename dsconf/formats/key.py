@@ -8,7 +8,8 @@ Moment = Literal["parse", "launch", "init", "step"]
 Filler = Literal["trainer", "accelerate"]
 Way = Literal[
     "text", "flag", "true-word", "integer", "size", "steps", "clipping", "word", "member", "device", "kernel",
-    "length", "precision", "backend", "launcher", "enum", "ids", "processes", "section", "keys", "kept",
+    "length", "precision", "backend", "launcher", "enum", "ids", "place", "processes", "machines",
+    "port", "cpu", "section", "keys", "kept", "unused",
     "truth", "version", "count", "names", "prefetch", "shards",
 ]  # fmt: skip
 """How a value that goes through the environment, or through Trainer, is read, see `dsconf.config.environment` and

@@ -63,6 +63,8 @@ class Section(BaseModel):
     """What has to hold elsewhere in the file for anybody to read the keys."""
     unknown: ClassVar[Unknown] = "ignored"
     """What an undeclared sibling key does; `depends`: the class named by `type` decides."""
+    shared: ClassVar[bool] = False
+    """Whether others have keys in the same object, so that nothing is known of an undeclared one."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -163,7 +163,11 @@ def looks_like_config(text: str, table: Spec) -> bool:
 
     What does not parse is one if it names a key that only DeepSpeed has.
     """
-    if not any(f'"{key}"' in text for key in table["keys"]) and "fsdp" not in text and "distributed_type" not in text:
+    if (
+        not any(f'"{key}"' in text for key in table["keys"])
+        and "fsdp" not in text
+        and "distributed_type" not in text
+    ):
         return False
     try:
         document = scan("", text)

@@ -93,8 +93,7 @@ def lint_config(config: Config, rules: list[Rule], read: Read | None = None) -> 
     missing: list[tuple[str, str]] = []
     undecided: set[str] = set()
     happened: dict[str, list[Event]] = {}
-    reads = format_named(config.format).reads
-    for event in events(config, facts, reads(config.document.root.plain()) if reads else None):
+    for event in events(config, facts):
         happened.setdefault(event.kind, []).append(event)
     kinds = {rule["kind"] for rule in rules}
     for name, check in format_named(config.format).checks.items():

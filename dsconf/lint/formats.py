@@ -10,6 +10,7 @@ from dsconf.config.context import Context
 from dsconf.config.derive import FACTS
 from dsconf.config.effective import Config, Facts, Reader
 from dsconf.config.tables import Spec
+from dsconf.document.node import Document
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.checks import CHECKS
 from dsconf.lint.event import Event, Needs
@@ -31,12 +32,10 @@ TITLES = {
 class Format(NamedTuple):
     """What lint needs to know of a format."""
 
-    table: Callable[[Context], Spec]
-    """The key table, as it holds for the versions that will run."""
+    table: Callable[[Context, Document | None], Spec]
+    """The key table, as it holds for the versions that will run and, where one is given, for a file."""
     facts: Mapping[str, Callable[[Reader], object]]
     checks: Mapping[str, Check]
-    reads: Callable[[object], frozenset[str]] | None = None
-    """For a config in plain values the conditions that hold by which keys are read; None where all are."""
 
 
 @cache
@@ -51,16 +50,16 @@ def facts_of(config: Config) -> Facts:
 
 
 def _deepspeed() -> Format:
-    return Format(lambda context: load_keys(context.deepspeed_version), FACTS, CHECKS)
+    return Format(lambda context, _document: load_keys(context.deepspeed_version), FACTS, CHECKS)
 
 
 def _accelerate() -> Format:
     from dsconf.formats.accelerate.facts import FACTS as FACTS_
     from dsconf.formats.accelerate.keys import load_keys as load
-    from dsconf.formats.accelerate.live import conditions
+    from dsconf.formats.accelerate.keys import table_for
     from dsconf.lint.checks.accelerate import CHECKS as CHECKS_
 
-    return Format(lambda _: load(), FACTS_, CHECKS_, conditions)
+    return Format(lambda _context, document: table_for(document) if document else load(), FACTS_, CHECKS_)
 
 
 def _trainer() -> Format:
@@ -68,7 +67,7 @@ def _trainer() -> Format:
     from dsconf.formats.trainer.keys import load_keys as load
     from dsconf.lint.checks.trainer import CHECKS as CHECKS_
 
-    return Format(lambda _: load(), FACTS_, CHECKS_)
+    return Format(lambda _context, _document: load(), FACTS_, CHECKS_)
 
 
 def _axolotl() -> Format:
@@ -76,14 +75,14 @@ def _axolotl() -> Format:
     from dsconf.formats.axolotl.keys import load_keys as load
     from dsconf.lint.checks.trainer import CHECKS as CHECKS_
 
-    return Format(lambda _: load(), FACTS_, CHECKS_)
+    return Format(lambda _context, _document: load(), FACTS_, CHECKS_)
 
 
 def _llamafactory() -> Format:
     from dsconf.formats.llamafactory.facts import FACTS as FACTS_
     from dsconf.formats.llamafactory.keys import load_keys as load
 
-    return Format(lambda _: load(), FACTS_, {})
+    return Format(lambda _context, _document: load(), FACTS_, {})
 
 
 _LOADERS: dict[str, Callable[[], Format]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from dsconf.config.context import CONSUMER_NAMES, Context
@@ -74,16 +75,14 @@ def parse(path: str, text: str, context: Context, start: int = 0, end: int | Non
 def _piece(document: Document, name: str, context: Context, read: Read) -> Piece:
     """The Config of a document of another format than DeepSpeed's."""
     if name == FSDP_SECTION:
-        return Piece(
-            _config(_as_section(document), "trainer", context), lambda text: _as_section(read(text))
-        )
+        return Piece(_config(_as_section(document), "trainer", context), lambda text: _as_section(read(text)))
     return Piece(_config(document, name, context), read)
 
 
 def _config(document: Document, name: str, context: Context) -> Config:
     from dsconf.lint.beside import configs_beside  # not for a DeepSpeed config
 
-    found = Config(document, format_named(name).table(context), context, format=name)
+    found = Config(document, format_named(name).table(context, document), context, format=name)
     return Config(document, found.table, context, format=name, beside=configs_beside(found))
 
 
@@ -99,27 +98,45 @@ def _as_section(document: Document) -> Document:
 def _in_yaml(document: Document, context: Context) -> list[Piece]:
     from dsconf.document.yaml_reader import scan_yaml
 
-    name, reason = format_of(document)
-    found = []
-
     def read(text: str) -> Document:
         return scan_yaml(document.path, text)
 
-    if name is not None and name != "deepspeed":
-        found.append(_piece(document, name, context, read))
-    table = load_keys(context.deepspeed_version)
+    name, reason = format_of(document)
     if name == "deepspeed":
-        found.append(Piece(config_of(document, context), read))
-    else:
-        found += [
-            Piece(config_of(inner, _within(name, context)), lambda text, key=entry.key: section_of(read(text), key))
-            for entry in document.root.members().values()
-            if entry.node.kind == "object"
-            and shaped_like_deepspeed(inner := section_of(document, entry.key), table)
-        ]  # fmt: skip
+        if context.consumer is None:
+            raise Skipped("a DeepSpeed config in YAML: who loads it is not known (--consumer says it)")
+        return [Piece(config_of(document, context), read)]
+    found = [_piece(document, name, context, read)] if name is not None else []
+    if name != "accelerate":
+        found += _sections(document, _within(name, context), read)
     if not found:
         raise Skipped(reason)
     return found
+
+
+def _sections(document: Document, context: Context, read: Read) -> list[Piece]:
+    """The DeepSpeed configs that stand in a YAML as sections."""
+    table = load_keys(context.deepspeed_version)
+    found = []
+    for key in document.root.members():
+        section = _section(document, key)
+        if section is not None and shaped_like_deepspeed(section, table):
+            found.append(Piece(config_of(section, context), partial(_read_section, read, key)))
+    return found
+
+
+def _read_section(read: Read, key: str, text: str) -> Document:
+    document = read(text)
+    return _section(document, key) or document
+
+
+def _section(document: Document, key: str) -> Document | None:
+    """A section of a document as one of its own, None where it is no object."""
+    entry = document.root.members().get(key)
+    if entry is None or entry.node.kind != "object":
+        return None
+    reading = Reading(entry.node, document.relaxations, document.placeholders, document.misreadings)
+    return Document(document.path, document.text, reading, language=document.language)
 
 
 def _within(name: str | None, context: Context) -> Context:
@@ -127,15 +144,6 @@ def _within(name: str | None, context: Context) -> Context:
     if name in ("trainer", "axolotl", "llamafactory") and context.consumer is None:
         return context._replace(consumer="trainer")
     return context
-
-
-def section_of(document: Document, key: str) -> Document:
-    """The section of a document as one of its own. Raises Unusable where there is none."""
-    entry = document.root.members().get(key)
-    if entry is None:
-        raise Unusable("yaml-syntax", f"there is no {key}", None, document.text)
-    reading = Reading(entry.node, document.relaxations, document.placeholders, document.misreadings)
-    return Document(document.path, document.text, reading, language=document.language)
 
 
 def _inside(path: str, text: str, context: Context) -> list[Piece]:
@@ -160,12 +168,13 @@ def _again(document: Document) -> Read:
 
 def _calls(path: str, text: str, context: Context) -> list[Piece]:
     """The TrainingArguments that a Python file makes."""
-    if language_of(path) != "Python" or "TrainingArguments" not in text and "Config(" not in text:
+    if language_of(path) != "Python" or ("TrainingArguments" not in text and "Config(" not in text):
         return []
     from dsconf.document.python_calls import training_arguments
 
     documents = [
-        Document(path, text, Reading(node, [], [], []), language="python") for node in training_arguments(text)
+        Document(path, text, Reading(node, [], [], []), language="python")
+        for node in training_arguments(text)
     ]
     return [
         Piece(_config(document, "trainer", context), _again(document))

@@ -33,7 +33,9 @@ _MOST_MISTAKES = 10
 _OTHER_LANGUAGES = {".toml": "TOML"}
 FSDP_SECTION = "fsdp_config"
 """What stands for a file that is nothing but that section of TrainingArguments."""
-_ARGUMENTS = frozenset({"output_dir", "per_device_train_batch_size", "num_train_epochs", "learning_rate", "max_steps"})
+_ARGUMENTS = frozenset(
+    {"output_dir", "per_device_train_batch_size", "num_train_epochs", "learning_rate", "max_steps"}
+)
 _FSDP_KEYS = frozenset(
     {
         "transformer_layer_cls_to_wrap", "min_num_params", "backward_prefetch", "forward_prefetch", "use_orig_params",
@@ -97,7 +99,10 @@ def _is_fsdp_key(key: str) -> bool:
 
 def _is_telling(key: str) -> bool:
     """Whether hardly anything but FSDP has such a key."""
-    return key.startswith(("fsdp_", "xla_fsdp")) or key in ("transformer_layer_cls_to_wrap", "cpu_ram_efficient_loading")
+    return key.startswith(("fsdp_", "xla_fsdp")) or key in (
+        "transformer_layer_cls_to_wrap",
+        "cpu_ram_efficient_loading",
+    )
 
 
 def not_deepspeed(document: Document, table: Spec) -> str | None:
@@ -132,4 +137,3 @@ def shaped_like_deepspeed(document: Document, table: Spec) -> bool:
             kinds = {kind for name in types_of(spec) for kind in _KINDS.get(name, ())}
             fitting += entry.node.kind in kinds or entry.node.kind == "unknown"
     return fitting >= 2
-

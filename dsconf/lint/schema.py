@@ -20,8 +20,8 @@ from dsconf.lint.wrong_value import wrong_value
 _SCIENTIFIC = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9]+)?[eE][-+]?[0-9]+")
 
 
-def events(config: Config, facts: Facts, reads: frozenset[str] | None = None) -> Iterator[Event]:
-    """Every event of one file. `reads` are the conditions that hold by which keys are read, None where all are."""
+def events(config: Config, facts: Facts) -> Iterator[Event]:
+    """Every event of one file."""
     yield from _duplicates(config.document, config.format)
     live = _live(config)
     for item in config.written:
@@ -36,7 +36,7 @@ def events(config: Config, facts: Facts, reads: frozenset[str] | None = None) ->
         elif item.spec.get("status") == "removed":
             yield _removed(item)
         elif item is live.get(item.path):
-            if is_taken(facts, item) is not False and _is_read(item, reads):
+            if is_taken(facts, item) is not False:
                 yield from _wrong_value(config, facts, item)
             if item.spec.get("status") == "inert":
                 yield from _inert(config, item)
@@ -46,14 +46,6 @@ def events(config: Config, facts: Facts, reads: frozenset[str] | None = None) ->
                 yield from _deprecated(item, live)
         elif not _says_nothing(config, item):
             yield _second_spelling(item, live[item.path])
-
-
-def _is_read(item: Written, reads: frozenset[str] | None) -> bool:
-    """Whether the key and its section are read, as far as that depends on conditions."""
-    if reads is None:
-        return True
-    needed = {spec["read_if"] for spec in (item.section, item.spec or {}) if "read_if" in spec}
-    return needed <= reads
 
 
 def _live(config: Config) -> dict[str, Written]:

@@ -209,19 +209,18 @@ def test_bad_stdin(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
+    ("value", "code"),
     [
-        ({"compute_environment": "LOCAL_MACHINE", "mixed_precision": "bf16"}, "it is an Accelerate config"),
-        ({"fsdp_sharding_strategy": 1, "fsdp_offload_params": False}, "it is an FSDP config"),
-        ({"transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}, "it is an FSDP config"),
+        ({"compute_environment": "LOCAL_MACHINE", "mixed_precision": "bf16"}, "AC103"),
+        ({"fsdp_sharding_strategy": 1, "fsdp_offload_params": False}, "TR101"),
+        ({"transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"], "offload_params": True}, "TR101"),
     ],
 )
 @pytest.mark.parametrize("consumer", [[], ["--consumer", "trainer"]])
-def test_configs_of_something_else_are_skipped_whoever_reads_them(
-    value: object, reason: str, consumer: list[str]
+def test_configs_of_something_else_are_read_as_such_whoever_reads_them(
+    value: object, code: str, consumer: list[str]
 ) -> None:
     write("other.json", json.dumps(value))
-    result = dsconf("other.json", *consumer)
-    assert (result.exit_code, reason in result.stdout) == (0, True)
+    assert code in dsconf("other.json", *consumer).stdout
     write("ds.json", json.dumps({"fsdp": "x", "train_micro_batch_size_per_gpu": 4}))
     assert "DS104" in dsconf("ds.json", *consumer).stdout

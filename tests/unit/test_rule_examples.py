@@ -97,7 +97,7 @@ def test_names_exist(entry: dict[str, Any]) -> None:
     assert set(entry["formats"]) <= set(NAMES)
     for name in entry["formats"]:
         format = format_named(name)
-        assert list(faults(entry, format.table(Context()), format.facts)) == []
+        assert list(faults(entry, format.table(Context(), None), format.facts)) == []
         assert entry["kind"] in ("when", *SCHEMA_KINDS, *format.checks) or "raised" in entry["kind"]
     assert not leaves(entry, "key") or entry["kind"] in (*SCHEMA_KINDS, *CHECKS)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dsconf.config.effective import Reader
 from dsconf.config.fsdp import FSDP_FACTS
 from dsconf.document.node import UNKNOWN
-from dsconf.formats.accelerate.live import SECTIONS, launcher
+from dsconf.formats.accelerate.live import SECTIONS, has_layout, launcher
 from dsconf.formats.accelerate.problems import PROBLEMS
 
 SIZES = tuple(
@@ -136,7 +136,7 @@ def parallelism_on(read: Reader) -> object:
     if starter is UNKNOWN or read.may_hold("parallelism_config"):
         return UNKNOWN
     section = read.written("parallelism_config")
-    return UNKNOWN if section is UNKNOWN else bool(starter in ("torchrun", "deepspeed") and section)
+    return UNKNOWN if section is UNKNOWN else starter in ("torchrun", "deepspeed") and has_layout(section)
 
 
 def mesh_product(read: Reader) -> object:

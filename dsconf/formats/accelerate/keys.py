@@ -36,7 +36,9 @@ def table_for(document: Document) -> dict[str, Any]:
 
 @cache
 def _table(hold: frozenset[str]) -> dict[str, Any]:
-    return _pruned(load_keys(), hold, read=True)
+    table = _pruned(load_keys(), hold, read=True)
+    # SageMaker has many keys of its own.
+    return {**table, "unknown": "ignored"} if "sagemaker" in hold else table
 
 
 def _pruned(node: Mapping[str, Any], hold: frozenset[str], *, read: bool) -> dict[str, Any]:

@@ -25,13 +25,17 @@ def launcher(distributed: object) -> str:
     return "torchrun"
 
 
+def has_layout(section: object) -> bool:
+    """Whether what stands for parallelism_config makes the launcher hand on a layout."""
+    return section is not None and section != {}
+
+
 def conditions(config: object) -> frozenset[str]:
     """Which of the conditions hold by which keys of the table are read (`read_if`), for a config in plain values."""
-    if (
-        not isinstance(config, Mapping)
-        or config.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE"
-    ):
+    if not isinstance(config, Mapping):
         return frozenset()
+    if config.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
+        return frozenset({"sagemaker"} if config["compute_environment"] == "AMAZON_SAGEMAKER" else ())
     distributed = config.get("distributed_type")
     found = set()
     if distributed == "FSDP":
@@ -40,8 +44,11 @@ def conditions(config: object) -> frozenset[str]:
         found.add("deepspeed")
         if _above_one(config.get("num_machines", 1)):
             found.add("machines")
-    if isinstance(distributed, str) and launcher(distributed) in ("torchrun", "deepspeed"):
-        found |= _of_parallelism(_section(config, "parallelism_config"))
+    starter = launcher(distributed)
+    found |= {"one_process"} if starter == "simple" else set()
+    found |= {"dynamo"} if starter in ("simple", "torchrun") else set()
+    if starter in ("torchrun", "deepspeed"):
+        found |= {"workers"} | _of_parallelism(_section(config, "parallelism_config"))
     precision = config.get("mixed_precision")
     if isinstance(precision, str) and precision.lower() == "fp8":
         found.add("fp8")

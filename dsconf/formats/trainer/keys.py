@@ -9,8 +9,6 @@ from typing import Any
 
 import dsconf.config.trainer_values  # noqa: F401  # how its values are read
 
-NEWEST = "5.24.0"
-"""The transformers that the table describes."""
 KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json")  # noqa: PTH100, PTH118, PTH120
 
 

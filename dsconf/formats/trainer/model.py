@@ -13,9 +13,7 @@ from dsconf.formats.key import Key
 from dsconf.formats.section import Reads, Section
 
 
-def _usual(
-    name: str, unit: str | None = None, mistaken: tuple[str, ...] = ()
-) -> Key:
+def _usual(name: str, unit: str | None = None, mistaken: tuple[str, ...] = ()) -> Key:
     """A key that may be written with a prefix."""
     return Key(aliases=(f"fsdp_{name}",), unit=unit, mistaken=mistaken)
 
@@ -77,9 +75,7 @@ class Fsdp(Section):
     """Compute the activations of each unit again in the backward pass instead of keeping them."""
     backward_prefetch: Annotated[
         Literal["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"],
-        _usual(
-            "backward_prefetch", mistaken=("backward_prefetch_policy", "fsdp_backward_prefetch_policy")
-        ),
+        _usual("backward_prefetch", mistaken=("backward_prefetch_policy", "fsdp_backward_prefetch_policy")),
         Reads(way="prefetch", numbered=2, read_if="fsdp1"),
     ] = "NO_PREFETCH"
     """FSDP1: when the next unit is gathered during the backward pass."""
@@ -107,6 +103,7 @@ class TrainerConfig(Section):
     """Training arguments of transformers: a file for HfArgumentParser, or the keywords of TrainingArguments."""
 
     reader = "trainer"
+    shared = True
 
     output_dir: Annotated[str | None, Key()] = None
     """Where checkpoints go."""
@@ -186,7 +183,5 @@ class TrainerConfig(Section):
         Reads(fails="init"),
     ] = None
     """Now a key of fsdp_config."""
-    sharded_ddp: Annotated[
-        str | None, Key(status="removed", replacement="fsdp"), Reads(fails="init")
-    ] = None
+    sharded_ddp: Annotated[str | None, Key(status="removed", replacement="fsdp"), Reads(fails="init")] = None
     """FairScale's sharding, which fsdp stands for now."""

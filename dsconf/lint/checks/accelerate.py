@@ -51,7 +51,9 @@ def needs_zero_block(config: Config, facts: Facts) -> Iterator[Event | Needs]:
         return
     root = ds.document.root
     if not (ds.present("zero_optimization") or ds.may_hold("zero_optimization")):
-        elsewhere = ((ds.document, Span(root.span.start, root.span.start + 1), "no zero_optimization in here"),)
+        elsewhere = (
+            (ds.document, Span(root.span.start, root.span.start + 1), "no zero_optimization in here"),
+        )
         yield Event(
             "accelerate-needs-zero-block", _FILE, entry.span, {"file": config.raw(_FILE)}, (), elsewhere
         )

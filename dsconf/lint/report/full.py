@@ -21,7 +21,7 @@ _CONSEQUENCES = {
     "step": "every rank stops in the first optimizer step",
 }
 _OF_LAUNCHERS = {
-    "load": "accelerate launch stops as it reads the file",
+    "parse": "accelerate launch stops as it reads the file",
     "launch": "accelerate launch stops before it starts the ranks",
     "init": "every rank stops as it sets training up",
     "step": "every rank stops in the first optimizer step",

@@ -27,9 +27,9 @@ class DeepSpeed(Section):
     """Where the optimizer states are kept: none leaves them on the GPU."""
     offload_param_device: Annotated[Device | None, Key(), Reads(way="device")] = "none"
     """Stage 3: where the parameters are kept."""
-    offload_optimizer_nvme_path: Annotated[str | None, Key(), Reads(way="kept")] = "none"
+    offload_optimizer_nvme_path: Annotated[str | None, Key(), Reads(way="unused")] = "none"
     """The folder for optimizer states on NVMe. The launcher of Accelerate 1.15 does not hand it on."""
-    offload_param_nvme_path: Annotated[str | None, Key(), Reads(way="kept")] = "none"
+    offload_param_nvme_path: Annotated[str | None, Key(), Reads(way="unused")] = "none"
     """The folder for parameters on NVMe. The launcher of Accelerate 1.15 does not hand it on."""
     gradient_accumulation_steps: Annotated[
         int | Literal["auto"] | None, Key(unit="micro batches"), Reads(way="steps")

@@ -32,7 +32,9 @@ class Fsdp(Section):
     ] = True
     """FSDP2: free the gathered parameters after the forward pass, and gather them again for the backward
     pass. FSDP1 has sharding_strategy instead."""
-    offload_params: Annotated[bool, _usual("offload_params", mistaken=("fsdp_cpu_offload", "cpu_offload")), Reads(way="flag")] = False
+    offload_params: Annotated[
+        bool, _usual("offload_params", mistaken=("fsdp_cpu_offload", "cpu_offload")), Reads(way="flag")
+    ] = False
     """Keep the parameters, the gradients and the optimizer's work on the CPU."""
     auto_wrap_policy: Annotated[
         Literal["TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"] | None,
@@ -41,7 +43,9 @@ class Fsdp(Section):
     ] = "NO_WRAP"
     """By what the model is cut into units that are gathered one at a time. NO_WRAP gathers the whole model
     at once."""
-    transformer_layer_cls_to_wrap: Annotated[str | None, _usual("transformer_layer_cls_to_wrap", mistaken=("fsdp_transformer_cls_names_to_wrap",))] = None
+    transformer_layer_cls_to_wrap: Annotated[
+        str | None, _usual("transformer_layer_cls_to_wrap", mistaken=("fsdp_transformer_cls_names_to_wrap",))
+    ] = None
     """TRANSFORMER_BASED_WRAP: the classes that become units, with commas and no spaces between them. Left
     out, the model names them itself."""
     min_num_params: Annotated[
@@ -73,7 +77,9 @@ class Fsdp(Section):
     )
     """FSDP1: send the weights of the first rank to all others. It may not be false together with
     cpu_ram_efficient_loading, in FSDP2 either."""
-    activation_checkpointing: Annotated[bool, _usual("activation_checkpointing", mistaken=("fsdp_gradient_checkpointing",)), Reads(way="flag")] = False
+    activation_checkpointing: Annotated[
+        bool, _usual("activation_checkpointing", mistaken=("fsdp_gradient_checkpointing",)), Reads(way="flag")
+    ] = False
     """Compute the activations of each unit again in the backward pass instead of keeping them."""
     activation_checkpointing_offload: Annotated[
         bool, _usual("activation_checkpointing_offload"), Reads(way="flag")

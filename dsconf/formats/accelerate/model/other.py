@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
 from dsconf.formats.key import Key
 from dsconf.formats.section import Reads, Section
 
@@ -22,6 +24,7 @@ class Dynamo(Section):
     """torch.compile. The prefix dynamo_ of a key may be left out."""
 
     reader = "environment"
+    read_if = "dynamo"
 
     dynamo_backend: Annotated[Backend | None, _usual("dynamo_backend"), Reads(way="backend")] = "no"
     """What compiles the model; no leaves it as it is."""
@@ -55,11 +58,13 @@ class Fp8(Section):
     """TE: steps that the scaling factors look back."""
     fp8_amax_compute_algo: Annotated[Any, _usual("fp8_amax_compute_algo")] = "most_recent"
     """TE: max or most_recent of these steps."""
-    fp8_override_linear_precision: Annotated[Any, _usual("fp8_override_linear_precision")] = None
+    fp8_override_linear_precision: Annotated[Any, _usual("fp8_override_linear_precision")] = Field(
+        [False, False, False]
+    )
     """TE: three times true or false, for what of a linear layer is computed in higher precision."""
     fp8_opt_level: Annotated[Any, _usual("fp8_opt_level")] = "O2"
     """MSAMP: O1 or O2."""
-    fp8_enable_fsdp_float8_all_gather: Annotated[Any, _usual("fp8_enable_fsdp_float8_all_gather")] = True
+    fp8_enable_fsdp_float8_all_gather: Annotated[Any, _usual("fp8_enable_fsdp_float8_all_gather")] = 1
     """AO: FSDP2 gathers parameters in 8 bits."""
-    fp8_pad_inner_dim: Annotated[Any, _usual("fp8_pad_inner_dim")] = True
+    fp8_pad_inner_dim: Annotated[Any, _usual("fp8_pad_inner_dim")] = 1
     """AO: pad matrices to sizes that 8-bit kernels take."""

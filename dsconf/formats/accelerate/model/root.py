@@ -8,7 +8,7 @@ from pydantic import Field
 
 from dsconf.formats.accelerate.model.deepspeed import DeepSpeed
 from dsconf.formats.accelerate.model.fsdp import Fsdp
-from dsconf.formats.accelerate.model.other import Dynamo, Fp8
+from dsconf.formats.accelerate.model.other import Backend, Dynamo, Fp8
 from dsconf.formats.accelerate.model.parallelism import Parallelism
 from dsconf.formats.key import Key
 from dsconf.formats.section import Reads, Section
@@ -27,7 +27,7 @@ class AccelerateConfig(Section):
     unknown = "raises"
 
     compute_environment: Annotated[
-        Literal["LOCAL_MACHINE", "AMAZON_SAGEMAKER"], Key(), Reads(way="enum", fails="parse")
+        Literal["LOCAL_MACHINE", "AMAZON_SAGEMAKER"], Key(), Reads(way="place")
     ] = "LOCAL_MACHINE"
     """Where the training runs."""
     distributed_type: Annotated[Distributed, Key(), Reads(way="enum", unset=True)] = "NO"
@@ -37,9 +37,9 @@ class AccelerateConfig(Section):
         "no"
     )
     """The number format to compute in. Write "no" with quotes: YAML takes it for false without."""
-    num_processes: Annotated[int, Key(), Reads(way="processes", unset=True)] = 1
+    num_processes: Annotated[int, Key(), Reads(way="processes", unset=True, read_if="workers")] = 1
     """Processes of all machines together, one per GPU."""
-    num_machines: Annotated[int, Key(), Reads(way="kept")] = 1
+    num_machines: Annotated[int, Key(), Reads(way="machines")] = 1
     """The number of machines."""
     machine_rank: Annotated[int, Key(), Reads(way="kept")] = 0
     """The number of this machine, from 0 on."""
@@ -47,30 +47,33 @@ class AccelerateConfig(Section):
     """The GPUs to use: all, or their numbers with commas in between, in quotes."""
     main_process_ip: Annotated[str | None, Key(), Reads(way="kept")] = None
     """The address of the machine of rank 0."""
-    main_process_port: Annotated[int | None, Key(), Reads(way="kept")] = None
+    main_process_port: Annotated[int | None, Key(), Reads(way="port", read_if="workers")] = None
     """The port at which the processes meet; 0 takes a free one."""
-    rdzv_backend: Annotated[str | None, Key(), Reads(way="kept")] = "static"
-    """How the processes of several machines meet."""
-    same_network: Annotated[bool | None, Key(), Reads(way="kept")] = False
-    """Whether all machines are in one local network."""
-    use_cpu: Annotated[bool | None, Key(), Reads(way="kept")] = False
+    rdzv_backend: Annotated[str | None, Key(), Reads(way="unused")] = "static"
+    """How the processes of several machines meet. The launcher of Accelerate 1.15 does not take it from a
+    file."""
+    same_network: Annotated[bool | None, Key(), Reads(way="unused")] = False
+    """Whether all machines are in one local network. The launcher of Accelerate 1.15 does not take it from a
+    file."""
+    use_cpu: Annotated[bool, Key(), Reads(way="cpu", read_if="one_process")] = False
     """Train on the CPU only."""
     debug: Annotated[bool | None, Key(), Reads(way="kept")] = False
     """Check the shapes in collective operations."""
-    enable_cpu_affinity: Annotated[bool | None, Key(), Reads(way="kept")] = False
-    """Bind each process to the CPU cores nearest to its GPU."""
+    enable_cpu_affinity: Annotated[bool | None, Key(), Reads(way="unused")] = False
+    """Bind each process to the CPU cores nearest to its GPU. The launcher of Accelerate 1.15 does not take
+    it from a file."""
     main_training_function: Annotated[str | None, Key(), Reads(way="kept")] = "main"
     """TPU: the function of the script to run."""
-    downcast_bf16: Annotated[bool | str | None, Key(), Reads(way="kept")] = False
-    """TPU: store float and double as bfloat16."""
+    downcast_bf16: Annotated[bool | str | None, Key(), Reads(way="unused")] = False
+    """TPU: store float and double as bfloat16. The launcher of Accelerate 1.15 does not take it from a file."""
     tpu_name: Annotated[str | None, Key(), Reads(way="kept")] = None
     """TPU pod: its name."""
     tpu_zone: Annotated[str | None, Key(), Reads(way="kept")] = None
     """TPU pod: its zone."""
     tpu_use_cluster: Annotated[bool | None, Key(), Reads(way="kept")] = False
     """TPU pod: start the training on all its machines."""
-    tpu_use_sudo: Annotated[bool | None, Key(), Reads(way="kept")] = False
-    """TPU pod: with administrator rights."""
+    tpu_use_sudo: Annotated[bool | None, Key(), Reads(way="unused")] = False
+    """TPU pod: with administrator rights. The launcher of Accelerate 1.15 does not take it from a file."""
     command_file: Annotated[str | None, Key(), Reads(way="kept")] = None
     """TPU pod: a file of commands to run first."""
     commands: Annotated[list[str] | None, Key(), Reads(way="kept")] = None
@@ -97,7 +100,9 @@ class AccelerateConfig(Section):
 
     fp16: Annotated[Any, Key(status="deprecated", replacement="mixed_precision")] = None
     """true means mixed_precision fp16 where that is left out."""
-    dynamo_backend: Annotated[Any, Key(status="deprecated", replacement="dynamo_config.dynamo_backend")] = (
-        None
-    )
+    dynamo_backend: Annotated[
+        Backend | None,
+        Key(status="deprecated", replacement="dynamo_config.dynamo_backend"),
+        Reads(way="backend", read_if="dynamo"),
+    ] = None
     """What dynamo_config.dynamo_backend is now; a section dynamo_config beside it does not count."""

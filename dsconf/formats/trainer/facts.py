@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from dsconf.config.effective import Reader
 from dsconf.config.fsdp import FSDP_FACTS, STRATEGIES
@@ -30,7 +31,7 @@ def fsdp_words(read: Reader) -> object:
     )
 
 
-def _words(read: Reader) -> list[object] | None:
+def _words(read: Reader) -> list[Any] | None:
     """The words as they are written, None where they are not known."""
     raw = read.written("fsdp")
     if raw is UNKNOWN or (isinstance(raw, list) and UNKNOWN in raw):

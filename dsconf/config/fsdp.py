@@ -1,4 +1,4 @@
-"""Facts about a section fsdp_config, whose keys have the same names in the formats of Accelerate, Trainer and Axolotl."""
+"""Facts about a section fsdp_config, whose keys have the same names in Accelerate, Trainer and Axolotl."""
 
 from __future__ import annotations
 

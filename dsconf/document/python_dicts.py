@@ -104,6 +104,7 @@ class Places:
         self._starts = line_starts(text)
 
     def offset(self, line: int, column: int) -> int:
+        """The offset of a line and a column of `ast`."""
         start = self._starts[line - 1]
         end = self._starts[line] if line < len(self._starts) else len(self._text)
         content = self._text[start:end]
@@ -112,6 +113,7 @@ class Places:
         return start + len(content.encode()[:column].decode(errors="ignore"))
 
     def span(self, node: ast.expr) -> Span:
+        """The place of an expression."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return Span(

@@ -1,4 +1,4 @@
-"""The named checks over a file of `accelerate launch`, and what it says together with the DeepSpeed JSON that it names."""
+"""The named checks over a file of `accelerate launch`, also together with the DeepSpeed JSON that it names."""
 
 from __future__ import annotations
 

@@ -10,8 +10,10 @@ Way = Literal[
     "text", "flag", "true-word", "integer", "size", "steps", "clipping", "word", "member", "device", "kernel",
     "length", "precision", "backend", "launcher", "enum", "ids", "place", "processes", "machines",
     "port", "cpu", "section", "keys", "kept", "unused",
+    "truth", "version", "count", "names", "prefetch", "shards",
 ]  # fmt: skip
-"""How a value that goes through the environment is read, see `dsconf.config.environment`."""
+"""How a value that goes through the environment, or through Trainer, is read, see `dsconf.config.environment` and
+`dsconf.config.trainer_values`."""
 
 
 class Fill(NamedTuple):

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from dsconf.document.node import Document, Entry, Kind, Node, Reading, Span
+from dsconf.document.node import Document, Entry, Kind, Node, Reading, Span, named
 from dsconf.document.source import Unusable
-from dsconf.document.strict_json import named
 from dsconf.document.template import is_open
 from dsconf.document.tokens import MAX_DEPTH, short
 from dsconf.document.yaml_comments import comments

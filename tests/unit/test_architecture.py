@@ -203,7 +203,6 @@ def test_the_lint_path_is_light() -> None:
     assert {
         "dsconf.cli",
         "dsconf.lint.engine",
-        "dsconf.config.derive",
         "dsconf.document.json_scanner",
     } <= path
     later = {"cli.translate", "lint.compile", "plan", "settings.load", "lint.suppress", "lint.baseline"}

@@ -11,8 +11,8 @@ from examples import EXAMPLES, ROOT, Example
 from layouts import comments, layouts, leaves
 from oracle.mutants import mutants
 
+from dsconf.cli.circumstances import take_context
 from dsconf.cli.lint import command
-from dsconf.cli.options import take_context
 from dsconf.config.context import Context
 from dsconf.document.edit import apply
 from dsconf.document.json_scanner import scan

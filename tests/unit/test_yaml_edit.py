@@ -156,7 +156,7 @@ def test_insert_in_a_list() -> None:
 
 def test_insert_sections() -> None:
     value = {"b": {"c": True}, "l": [1, "no"], "e": {}}
-    added = "n:\n   b:\n      c: true\n   l: [1, \"no\"]\n   e: {}\n"
+    added = 'n:\n   b:\n      c: true\n   l: [1, "no"]\n   e: {}\n'
     assert edited("a:\n   x: 1\n", inserting("", "n", value)) == f"a:\n   x: 1\n{added}"
     assert edited("a: {x: 1}\n", inserting("a", "n", value)) == (
         'a: {x: 1, n: {b: {c: true}, l: [1, "no"], e: {}}}\n'
@@ -346,14 +346,16 @@ def test_pyyaml_reads_what_was_set(value: Any) -> None:
 
 
 def entries(document: Document) -> list[tuple[Node, int, str]]:
-    return [(node, entry.key_span.start, entry.key) for _, node in document.objects() for entry in node.entries]
+    return [
+        (node, entry.key_span.start, entry.key) for _, node in document.objects() for entry in node.entries
+    ]
 
 
 @needs_corpus
 def test_each_entry_of_the_corpus_goes_alone() -> None:
     """Removing, renaming, and adding beside it changes nothing else; few entries can't be edited."""
     done = refused = 0
-    for path in sorted(Path(CORPUS or "").glob("accelerate_yaml/*.y*ml")):
+    for path in sorted(Path(CORPUS or "").glob("accelerate_yaml/*.y*ml"))[::8]:
         text = path.read_bytes().decode()
         document = read(text)
         for holder, start, key in entries(document):

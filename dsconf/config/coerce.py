@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 Node = Mapping[str, Any]
-Fails = Literal["parse", "init", "step"]
+Fails = Literal["parse", "launch", "init", "step"]
 
 # What pydantic strips around a number: Unicode's white space, which str.strip() only nearly is.
 _SPACE = (
@@ -40,9 +40,14 @@ class Invalid(NamedTuple):
     """A value that DeepSpeed refuses."""
 
     fails: Fails
-    """When: reading the config, in deepspeed.initialize, or in the first step that needs the value."""
+    """When: reading the config, before the workers start, in deepspeed.initialize or when Accelerate is set up, or
+    in the first step that needs the value."""
     expected: str
     """What should stand there, in words: "an integer", "one of 0, 1, 2, 3"."""
+
+
+OTHER_READERS: dict[str, Callable[[Node, Any], object | Invalid]] = {}
+"""What becomes of values elsewhere, by reader: `dsconf.config.environment` adds itself."""
 
 
 class _Refused(Exception):
@@ -53,13 +58,15 @@ def coerce(node: Node, reader: str, value: object, *, strict: bool = False) -> o
     """What becomes of `value` in the key that `node` of a key table describes.
 
     `reader` is that of the section that holds the key: "pydantic" converts, and takes "auto" for an absent key,
-    but not where the section is `strict`; "raw" keeps a value as it is.
+    but not where the section is `strict`; "raw" keeps a value as it is; "environment" hands it on as text.
     """
     if node.get("status") == "removed":
         return Invalid(node.get("wrong_fails", "parse"), "nothing: the key was removed")
     types = types_of(node)
     if "object" in types and isinstance(value, dict):
         return value
+    if reader in OTHER_READERS:
+        return OTHER_READERS[reader](node, value)
     if "object" in types and value is None and node.get("nullable"):
         return node.get("default")
     if reader == "raw":

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Moment = Literal["parse", "init", "step"]
+Moment = Literal["parse", "launch", "init", "step"]
 Filler = Literal["trainer", "accelerate"]
+Way = Literal[
+    "text", "flag", "true-word", "integer", "size", "steps", "clipping", "word", "member", "device", "kernel",
+    "length", "precision", "backend", "launcher", "enum", "ids", "place", "processes", "machines",
+    "port", "cpu", "section", "keys", "kept", "unused",
+    "truth", "version", "count", "names", "prefetch", "shards",
+]  # fmt: skip
+"""How a value that goes through the environment, or through Trainer, is read, see `dsconf.config.environment` and
+`dsconf.config.trainer_values`."""
 
 
 class Fill(NamedTuple):
@@ -38,5 +46,9 @@ class Key(NamedTuple):
     """What replaces the value "auto" in this key before the framework sees it."""
     quoted_fails: Moment | None = None
     """When a number written as a string fails in a key that the framework reads without coercion."""
+    shown: str | None = None
+    """The spelling to use when the key is called by its name; None: the canonical one."""
+    mistaken: tuple[str, ...] = ()
+    """Names that people write for this key, and that nobody reads."""
     unit: str | None = None
     """The unit of a number: elements, bytes, steps, ..."""

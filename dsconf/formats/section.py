@@ -11,9 +11,9 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from dsconf.formats.key import Key, Moment
+from dsconf.formats.key import Key, Moment, Way
 
-Reader = Literal["pydantic", "raw"]
+Reader = Literal["pydantic", "raw", "environment", "trainer", "lax"]
 Unknown = Literal["raises", "ignored", "depends"]
 
 
@@ -42,6 +42,12 @@ class Reads(NamedTuple):
     """A raw section that insists on an integer: 100.0 fails."""
     python_number: bool = False
     """A pydantic section that first calls Python's own int() or float() and refuses booleans."""
+    way: Way = "text"
+    """What happens to a value on its way through the environment to a worker, in such a section."""
+    numbered: int = 0
+    """How many of the allowed words, the first ones, can be written as their numbers from 1 on as well."""
+    read_if: str | None = None
+    """What has to hold elsewhere in the file for anybody to read the key; None: what holds for its section."""
 
 
 class Section(BaseModel):
@@ -50,9 +56,15 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, protected_namespaces=())
 
     reader: ClassVar[Reader] = "raw"
-    """`pydantic`: values are coerced and keys with the value "auto" are dropped; `raw`: kept as written."""
+    """`pydantic`: values are coerced and keys with the value "auto" are dropped; `raw`: kept as written;
+    `environment`: a launcher hands them on as text in environment variables; `trainer`: TrainingArguments makes
+    arguments of a plugin of them; `lax`: pydantic again, where "auto" is a value as any other."""
+    read_if: ClassVar[str | None] = None
+    """What has to hold elsewhere in the file for anybody to read the keys."""
     unknown: ClassVar[Unknown] = "ignored"
     """What an undeclared sibling key does; `depends`: the class named by `type` decides."""
+    shared: ClassVar[bool] = False
+    """Whether others have keys in the same object, so that nothing is known of an undeclared one."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

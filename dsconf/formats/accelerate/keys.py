@@ -1,0 +1,54 @@
+"""The key table of Accelerate's config, generated from the models; it needs no pydantic to be read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from dsconf.document.node import Document
+from dsconf.formats.accelerate.live import conditions
+
+NEWEST = "1.15.0"
+"""The Accelerate that the table describes."""
+KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json")  # noqa: PTH100, PTH118, PTH120
+_OF_READING = ("type", "values", "items", "min", "way", "numbered", "wrong_fails")
+"""What a node says of values that are read."""
+
+
+@cache
+def load_keys() -> dict[str, Any]:
+    """The root of the table: see `dsconf.formats.table` for its nodes."""
+    with open(KEYS_FILE, encoding="utf-8") as handle:  # noqa: PTH123
+        table: dict[str, Any] = json.load(handle)
+    return table
+
+
+def table_for(document: Document) -> dict[str, Any]:
+    """The table as it holds for a file: a value that nobody will read in this file can't be wrong.
+
+    It has the same paths as `load_keys()`.
+    """
+    return _table(conditions(document.root.plain()))
+
+
+@cache
+def _table(hold: frozenset[str]) -> dict[str, Any]:
+    table = _pruned(load_keys(), hold, read=True)
+    # SageMaker has many keys of its own.
+    return {**table, "unknown": "ignored"} if "sagemaker" in hold else table
+
+
+def _pruned(node: Mapping[str, Any], hold: frozenset[str], *, read: bool) -> dict[str, Any]:
+    read = read and node.get("read_if", "") in {"", *hold}
+    if "alias" in node:
+        return dict(node)
+    if "keys" not in node:
+        if read:
+            return dict(node)
+        return {"type": "any", **{name: said for name, said in node.items() if name not in _OF_READING}}
+    if not read:
+        node = {**node, "way": "section"}  # whatever stands there is passed over
+    return {**node, "keys": {name: _pruned(below, hold, read=read) for name, below in node["keys"].items()}}

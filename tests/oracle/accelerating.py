@@ -1,0 +1,178 @@
+"""The real `accelerate launch` on a config, up to the moment when the workers start, and then what one of them sets up.
+
+No process starts and no GPU is asked for. What is replaced: whatever would start the workers (its environment is
+taken at that point), whether a port is free, and what the state of a worker finds out about the machine. All else is
+the libraries' own code.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+_FOREIGN = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MEGATRON_LM_")
+_OF_A_WORKER = {"RANK": "0", "LOCAL_RANK": "0"}
+
+
+class Outcome(NamedTuple):
+    """How far a config got."""
+
+    fails: str | None
+    """The moment, in the words of the key table."""
+    error: BaseException | None
+    env: dict[str, str]
+    """The variables of Accelerate that the workers get."""
+    fsdp: Any = None
+    deepspeed: Any = None
+    layout: Any = None
+
+
+class _WorkersStart(BaseException):
+    def __init__(self, env: Mapping[str, str]) -> None:
+        super().__init__()
+        self.env = dict(env)
+
+
+@contextmanager
+def one_machine() -> Iterator[None]:
+    """A machine on which everything is installed, and on which no worker starts."""
+    launch = importlib.import_module("accelerate.commands.launch")
+    launch_utils = importlib.import_module("accelerate.utils.launch")
+    state = importlib.import_module("accelerate.state")
+    accelerator = importlib.import_module("accelerate.accelerator")
+    plugins = importlib.import_module("accelerate.utils.dataclasses")
+    torch = importlib.import_module("torch")
+
+    def agent(spec: Any, **_: object) -> None:
+        raise _WorkersStart(os.environ)
+
+    def popen(command: list[str], env: Mapping[str, str], **_: object) -> None:
+        for text in [*command, *env.values()]:
+            os.fsencode(text)
+        if command[0] == "deepspeed":
+            _ask_runner(command[1:])
+        raise _WorkersStart(env)
+
+    def partial_state(self: Any, cpu: bool = False, **_: object) -> None:
+        self.__dict__ = self._shared_state
+        if not self.initialized:
+            deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true"
+            kind = state.DistributedType
+            self.distributed_type = kind.DEEPSPEED if deepspeed else kind.MULTI_GPU
+            self._cpu, self.backend, self.debug, self.fork_launched = cpu, "nccl", False, False
+            self.num_processes, self.process_index, self.local_process_index = 8, 0, 0
+            self.device = torch.device("cuda", 0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(_FOREIGN):
+                patch.delenv(name)
+        patch.setattr("torch.distributed.launcher.api.LocalElasticAgent", agent)
+        patch.setattr(launch, "subprocess", SimpleNamespace(Popen=popen, CalledProcessError=Exception))
+        # Each launch builds two large parsers, and looks for a GPU.
+        torchrun = importlib.import_module("torch.distributed.run")
+        for module, name in ((launch, "launch_command_parser"), (torchrun, "get_args_parser")):
+            patch.setattr(module, name, cache(getattr(module, name)))
+        patch.setattr(launch, "check_cuda_p2p_ib_support", lambda: True)
+        in_use = launch_utils.is_port_in_use
+        patch.setattr(launch_utils, "is_port_in_use", lambda port=None: in_use(port) and False)
+        for module in (launch_utils, state):
+            patch.setattr(module, "is_fp8_available", lambda: True)
+        patch.setattr(state.PartialState, "__init__", partial_state)
+        parallel = importlib.import_module("accelerate.parallelism_config")
+        patch.setattr(parallel.ParallelismConfig, "build_device_mesh", lambda *_: SimpleNamespace())
+        patch.setattr(torch.cuda, "current_device", lambda: 0)
+        patch.setattr(plugins, "is_cuda_available", lambda: True)
+        patch.setattr(accelerator, "is_bf16_available", lambda *_: True)
+        for name in ("get_grad_scaler", "get_fsdp2_grad_scaler"):
+            patch.setattr(accelerator, name, lambda *_, **__: None)
+        yield
+
+
+def _ask_runner(arguments: list[str]) -> None:
+    """What DeepSpeed's command refuses: its arguments, and launchers that it does not know."""
+    runner = importlib.import_module("deepspeed.launcher.runner")
+    asked = runner.parse_args(arguments).launcher.lower()
+    if asked != runner.PDSH_LAUNCHER and asked not in runner.LAUNCHER_CLASSES:
+        raise NotImplementedError(asked)
+
+
+def launched(
+    config: Mapping[str, object], folder: Path, *, worker: bool = True, whole: bool = False
+) -> Outcome:
+    """Launch a config, and set up one worker under the environment that comes of it.
+
+    `whole`: the layout of parallelism_config is judged together with the number of processes and the rest.
+    """
+    launch = importlib.import_module("accelerate.commands.launch")
+    path = folder / "accelerate.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    before, place = dict(os.environ), Path.cwd()
+    os.chdir(folder)  # the launcher leaves the environment of several machines in a file
+    env: dict[str, str] = {}
+    fails = "parse"
+    try:
+        launch.load_config_from_file(str(path))
+        fails = "launch"
+        arguments = launch.launch_command_parser().parse_args(["--config_file", str(path), "train.py"])
+        try:
+            launch.launch_command(arguments)
+        except _WorkersStart as start:
+            env = {name: text for name, text in start.env.items() if name.startswith(_FOREIGN)}
+        fails = "init"
+        return _worker(env, whole=whole) if worker else Outcome(None, None, env)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # argparse raises SystemExit
+        return Outcome(fails, error, env)
+    finally:
+        os.chdir(place)
+        os.environ.clear()
+        os.environ.update(before)
+        _forget()
+
+
+def _worker(env: Mapping[str, str], *, whole: bool) -> Outcome:
+    accelerator = importlib.import_module("accelerate.accelerator")
+    parallelism = importlib.import_module("accelerate.parallelism_config")
+    plugins = importlib.import_module("accelerate.utils")
+    os.environ.update({**env, **_OF_A_WORKER})
+    layout = None
+    # The layout by itself: whether its sizes fit the number of processes is another matter.
+    if not whole and os.environ.pop("ACCELERATE_USE_PARALLELISM_CONFIG", ""):
+        layout = parallelism.ParallelismConfig()
+    # Trainer brings its own number of accumulation steps where the file leaves it to the script.
+    left_open = env.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") == "auto"
+    steps = plugins.GradientAccumulationPlugin(num_steps=1) if left_open else None
+    made = accelerator.Accelerator(gradient_accumulation_plugin=steps)
+    shared = made.state._shared_state
+    deepspeed = made.deepspeed_plugin if "ACCELERATE_USE_DEEPSPEED" in env else None
+    if deepspeed is not None:
+        _initialize(deepspeed)
+    return Outcome(None, None, dict(env), shared.get("fsdp_plugin"), deepspeed, layout)
+
+
+def _initialize(plugin: Any) -> None:
+    """What prepare() does with a plugin before it builds the engine: fill "auto", and let DeepSpeed read the rest."""
+    filled = copy.deepcopy(plugin)
+    batches = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "train_batch_size": 1}
+    del filled.deepspeed_config["train_batch_size"]
+    filled.deepspeed_config_process(must_match=False, **batches, gradient_clipping=1.0)
+    importlib.import_module("deepspeed.runtime.config").DeepSpeedConfig(filled.deepspeed_config)
+
+
+def _forget() -> None:
+    state = importlib.import_module("accelerate.state")
+    state.AcceleratorState._reset_state(reset_partial_state=True)
+    state.GradientState._reset_state()
+    importlib.import_module("transformers.integrations.deepspeed").unset_hf_deepspeed_config()

@@ -304,7 +304,8 @@ def test_every_scalar_is_what_pyyaml_makes_of_it() -> None:
     [
         "{a:1}", "{a: 1,b:2}", '{"a":1}', "[a:b]", "[http://x, c]", '["a":1]', "[a: 1, b: 2]",
         "{a, b}", "{a:}", "[-1, -]",
-        "!!str no", "!!int '5'", "!!float 1", "!!bool 'yes'", "!!null x", "! 5", "!!seq [1]", "!!map {a: 1}", '"\\x41\\u00e9\\U0001F600\\/\\_"',
+        "!!str no", "!!int '5'", "!!float 1", "!!bool 'yes'",
+        "!!null x", "! 5", "!!seq [1]", "!!map {a: 1}", '"\\x41\\u00e9\\U0001F600\\/\\_"',
         "'it''s'", "|\n  x\n\n  y\n", "|-\n  x\n", "|+\n  x\n\n", ">\n  x\n  y\n\n  z\n",
         "|2\n   x\n", "'a\n\n  b'", "a\n  b\n\n  c",
         "\n  - 1\n  -\n  - a: 1\n    b: 2\n", "\n- - 1\n  - 2\n", "{<<: {a: 1}, b: 2}",

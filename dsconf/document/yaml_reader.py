@@ -29,6 +29,7 @@ _MOST = 100_000
 _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
 """Line ends for PyYAML, and for no editor."""
 _ANCHOR = re.compile(r"[&*][0-9A-Za-z_-]+(?=[\s,\]}]|\Z)")
+_FLOW_SIGNS = (",", "]", "}")
 _NO_SPACE = re.compile(r"\w+:\S")
 _TO_COLON = re.compile(r"(?:\s|#[^\r\n]*)*:")
 _STUMBLES = (LookupError, ValueError, TypeError, AttributeError, AssertionError, NotImplementedError)
@@ -157,6 +158,8 @@ class _Builder:
         plain = style is None and tag is None
         self.end = end
         if self._expects_key():
+            if plain and value.endswith(":") and self.text[end : end + 1] in _FLOW_SIGNS:
+                value, end = value[:-1].rstrip(), end - 1  # PyYAML sees the colon there
             if self.mask and self.mask.leaves_open(Span(start, end)):
                 value = self.text[start:end]
             merge = (plain and value == "<<") or tag == f"{TAG}merge"

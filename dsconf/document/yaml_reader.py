@@ -15,8 +15,8 @@ from dsconf.document.node import Document, Entry, Kind, Node, Reading, Span, nam
 from dsconf.document.source import Unusable
 from dsconf.document.template import is_open
 from dsconf.document.tokens import MAX_DEPTH, short
-from dsconf.document.yaml_comments import comments
-from dsconf.document.yaml_faults import fault_of
+from dsconf.document.yaml_comments import StrayTab, comments
+from dsconf.document.yaml_faults import TAB, fault_of
 from dsconf.document.yaml_values import OPEN, TAG, resolve, tagged
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ def load_yaml(text: str) -> Any:
     try:
         return _read(text).root.plain()
     except Unusable as problem:
-        line = text.count("\n", 0, problem.span.start) + 1 if problem.span else 1
-        raise ValueError(f"line {line}: {problem.message}") from None
+        at = problem.span.start if problem.span else 0
+        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+        raise ValueError(f"line {line}, column {column}: {problem.message}") from None
 
 
 def _read(text: str) -> Reading:
@@ -84,7 +85,7 @@ def _parsed(text: str, mask: Masked | None) -> Reading:
         for event in yaml.parse(_OTHER_BREAKS.sub("\n", shown)):
             builder.take(event)
     except YAMLError as error:
-        raise fault_of(error, text) from None
+        raise Unusable("yaml-syntax", *fault_of(error, text)) from None
     except _STUMBLES as error:
         raise Unusable("yaml-syntax", f"this is not YAML: {error}", Span(0, min(1, len(text)))) from None
     root = builder.root
@@ -95,7 +96,10 @@ def _parsed(text: str, mask: Masked | None) -> Reading:
     if root.kind != "object":
         raise _error(f"the top level is {named(root)}, not keys with their values", *root.span)
     placeholders = sorted({*builder.placeholders, *(mask.placeholders if mask else ())})
-    return Reading(root, comments(shown, builder.scalars), placeholders, [])
+    try:
+        return Reading(root, comments(shown, builder.scalars), placeholders, [])
+    except StrayTab as tab:
+        raise Unusable("yaml-syntax", TAB, tab.span) from None
 
 
 class _Frame:

@@ -32,6 +32,7 @@ WORDS: dict[str, list[object]] = {
         "torch", "Torch", "deepspeed", "allgather", "alltoall", "ALLTOALL", "sdpa", "eager", "flash_attention_3",
         "org/flash-attn2", "flash-attn",
     ],
+    "fp8_config": ["TE", "te", "AO", "MSAMP", "NO"],
     "": [
         "bf16", "BF16", "fp32", "bfloat16", "no", "MULTI_GPU", "fsdp", "FSDP2", "0,1", "LOCAL_MACHINE", "Inductor", -2,
     ],
@@ -178,5 +179,11 @@ def test_what_stands_for_a_section(distributed: str, key: str, tmp_path: Path) -
 def test_other_sections(section: str, tmp_path: Path) -> None:
     base = {"distributed_type": "FSDP", "num_processes": 8, "mixed_precision": "fp8"}
     # fp8_override_linear_precision is three values; the launcher takes the first three letters of a text too.
-    for key in {*keys_of(section)} - {"fp8_override_linear_precision"}:
+    for key in sorted({*keys_of(section)} - {"fp8_override_linear_precision", "fp8_backend"}):
         assert wrong_answers(base, f"{section}.{key}", tmp_path, worker=False) == {}, key
+
+
+@pytest.mark.parametrize("precision", ["fp8", "bf16"])
+def test_fp8_backend(precision: str, tmp_path: Path) -> None:
+    base = {"distributed_type": "MULTI_GPU", "num_processes": 8, "mixed_precision": precision}
+    assert wrong_answers(base, "fp8_config.fp8_backend", tmp_path) == {}

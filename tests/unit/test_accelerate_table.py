@@ -122,6 +122,8 @@ def read(path: str, **settings: object) -> bool:
             {"distributed_type": "NO", "parallelism_config": {"parallelism_config_tp_size": 2}},
             False,
         ),
+        ("fp8_config.fp8_backend", {"distributed_type": "NO", "mixed_precision": "FP8"}, True),
+        ("fp8_config.fp8_backend", {"distributed_type": "NO", "mixed_precision": "bf16"}, False),
         ("num_processes", {"distributed_type": "NO"}, False),
         ("use_cpu", {"distributed_type": "NO"}, True),
         ("num_processes", {"distributed_type": "FSDP", "compute_environment": "AMAZON_SAGEMAKER"}, False),

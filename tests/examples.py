@@ -30,17 +30,26 @@ class Example(NamedTuple):
     args: tuple[str, ...]
     encoding: str
     sides: tuple[tuple[str, str], ...] = ()
-    """The files that options name: those of the page's fences with `file="NAME"`."""
+    """The files that options or the example name: those of the page's fences with `file="NAME"`."""
+    language: str = "json"
 
     @property
     def id(self) -> str:
         return f"{self.page.stem}-{self.section}-{self.number}"
 
+    @property
+    def file(self) -> str:
+        """The name that a file of its language has."""
+        return {"json": "ds_config.json", "yaml": "config.yaml", "python": "train.py"}[self.language]
+
     def write(self, path: Path) -> tuple[str, ...]:
-        """Write the file, and beside it those that its options name. Returns the options."""
+        """Write the file, and beside it those that it or its options name. Returns the options."""
         path.write_bytes(self.text.encode(self.encoding))
         args = []
         sides = dict(self.sides)
+        for name, text in sides.items():
+            if name in self.text:
+                (path.parent / name).write_text(text, encoding="utf-8")
         for arg in self.args:
             if arg in sides:
                 side = path.parent / f"{self.id}-{arg}"
@@ -62,14 +71,14 @@ def sections(page: str) -> list[tuple[str, str]]:
 
 
 def examples_of(path: Path) -> list[Example]:
-    """The JSON fences of one page, in order, under the heading that they stand under."""
+    """The fences with examples of one page, in order, under the heading that they stand under."""
     found = []
     sides: list[tuple[str, str]] = []
     for title, text in sections(path.read_text(encoding="utf-8")):
         for number, match in enumerate(_FENCE.finditer(text), 1):
             language, _, rest = match["info"].partition(" ")
             options = dict(_OPTION.findall(rest))
-            known = language == "json" or (language == "yaml" and "file" in options)
+            known = language in ("json", "yaml", "python")
             if not known or _OPTION.sub("", rest).strip() or set(options) - {"args", "encoding", "file"}:
                 raise ValueError(f"{path.name}: a fence that is no example: {match['info']!r}")
             if "file" in options:
@@ -77,7 +86,7 @@ def examples_of(path: Path) -> list[Example]:
                 continue
             args = tuple(shlex.split(options.get("args", "")))
             encoding = options.get("encoding", "utf-8")
-            found.append(Example(path, title, number, match["text"], args, encoding))
+            found.append(Example(path, title, number, match["text"], args, encoding, language=language))
     return [example._replace(sides=tuple(sides)) for example in found]
 
 

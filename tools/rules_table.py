@@ -19,6 +19,9 @@ _FAMILIES = {
     "checkpoint": "Checkpoints",
     "performance": "Performance, memory and monitoring",
     "parallel": "Parallelism, compilation and data efficiency",
+    "accelerate": "Accelerate",
+    "trainer": "Trainer",
+    "fsdp": "FSDP, in all files that set it",
 }
 _CATCHES = re.compile(r"^## What it catches\n(.+)$", re.MULTILINE)
 

@@ -10,6 +10,7 @@ import click
 
 from dsconf.config.context import Launch, Model
 from dsconf.document.source import Unusable, read_text
+from dsconf.formats.transformers.size import parameters
 
 
 def load_model(path: str) -> Model:
@@ -27,6 +28,7 @@ def load_model(path: str) -> Model:
         dtype=dtype if isinstance(dtype, str) else None,
         tied=tied if isinstance(tied, bool) else None,
         heads=_heads(config),
+        parameters=parameters(config),
         parts=_parts(config),
     )
 
@@ -86,6 +88,6 @@ def _load(path: str, option: str) -> dict[str, Any]:
 
 
 def _yaml(text: str) -> Any:
-    from dsconf.document.yaml_values import load_yaml  # ruamel.yaml takes its time
+    from dsconf.document.yaml_reader import load_yaml  # ruamel.yaml takes its time
 
     return load_yaml(text)

@@ -49,6 +49,12 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Memory of each GPU, in GiB, where --gpu leaves it open.",
     ),
     click.option(
+        "--host-memory",
+        metavar="GIB",
+        type=click.FloatRange(min=0, min_open=True),
+        help="CPU memory of each machine, in GiB.",
+    ),
+    click.option(
         "--resume-world-size",
         type=click.IntRange(min=1),
         help="Number of processes that wrote the checkpoint to resume from.",
@@ -85,13 +91,13 @@ _SETTINGS: tuple[Callable[[Any], Any], ...] = (
     click.option("--isolated", is_flag=True, help="Read no settings file."),
 )
 CONTEXT_NAMES = (
-    "consumer", "world_size", "deepspeed_version", "gpus_per_node", "gpu", "gpu_memory", "resume_world_size",
-    "model", "training_args", "launch_config",
+    "consumer", "world_size", "deepspeed_version", "gpus_per_node", "gpu", "gpu_memory", "host_memory",
+    "resume_world_size", "model", "training_args", "launch_config",
     "torch_version", "accelerate_version", "transformers_version",
 )  # fmt: skip
 """The names of the options that say what a file can't hold."""
 _PLAIN = (
-    "consumer", "world_size", "deepspeed_version", "gpus_per_node", "resume_world_size", "torch_version",
+    "consumer", "world_size", "deepspeed_version", "gpus_per_node", "host_memory", "resume_world_size", "torch_version",
     "accelerate_version", "transformers_version",
 )  # fmt: skip
 """Options that are a field of the Context as they are given."""

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-FORMATS = ("deepspeed",)
+FORMATS = ("deepspeed", "accelerate", "trainer", "axolotl", "llamafactory")
 
 
 @click.command("schema", short_help="Print the JSON Schema of a format.")
 @click.argument("name", metavar="FORMAT", type=click.Choice(FORMATS))
 def command(name: str) -> None:
-    """Print the JSON Schema of FORMAT (deepspeed), for editors.
+    """Print the JSON Schema of FORMAT, for editors: one more check for what dsconf lints.
 
     \b
     dsconf schema deepspeed > deepspeed.schema.json

@@ -46,6 +46,8 @@ class Model(NamedTuple):
     """Whether input and output embeddings are one parameter (tie_word_embeddings)."""
     heads: tuple[int, ...] = ()
     """The numbers of attention heads, those of keys and values included where they differ."""
+    parameters: int | None = None
+    """How many parameters it has, where that follows from its config.json."""
     parts: Mapping[str, str] = {}
     """By section, such as text_config, the model_type of that part of the model."""
 
@@ -85,6 +87,8 @@ class Context(NamedTuple):
     gpus_per_node: int | None = None
     gpu: Gpu | None = None
     """The kind of GPU, all of one kind."""
+    host_memory: float | None = None
+    """GiB of CPU memory of each machine."""
     resume_world_size: int | None = None
     """The number of processes that wrote the checkpoint from which the run goes on."""
     model: Model | None = None
@@ -136,6 +140,7 @@ OPTIONS = {
     "deepspeed_version": "--deepspeed-version",
     "gpus_per_node": "--gpus-per-node",
     "gpu": "--gpu",
+    "host_memory": "--host-memory",
     "resume_world_size": "--resume-world-size",
     "model": "--model",
     "training_args": "--training-args",

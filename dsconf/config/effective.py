@@ -49,16 +49,21 @@ class Config:
         context: Context,
         overrides: Mapping[str, object] | None = None,
         fills: Mapping[str, object] | None = None,
+        format: str = "deepspeed",
+        beside: Mapping[str, Config] | None = None,
     ) -> None:
         """`table` is the root of a key table; `overrides` are values by path that count instead of the file's.
 
-        `fills` are the values by path that the consumer puts where the file says "auto".
+        `fills` are the values by path that the consumer puts where the file says "auto", `format` is the room of the
+        table, and `beside` holds the Configs that belong to this one, by the name under which rules read them.
         """
         self.document = document
         self.table = table
         self.context = context
         self.overrides = dict(overrides or {})
         self.fills = fills or {}
+        self.format = format
+        self.beside = beside or {}
         self.written = _walk(document, table)
         self._values: dict[str, Value] = {}
         self._by_path: dict[str, Written] = {}
@@ -79,7 +84,7 @@ class Config:
         All other paths are as they are in every file with the same table and context, unless a section is no object
         or holds keys that the text does not show.
         """
-        if self.document.root.open or any(_is_odd_section(item) for item in self.written):
+        if self.beside or self.document.root.open or any(_is_odd_section(item) for item in self.written):
             return None
         return {*self._by_path, *self.overrides}
 

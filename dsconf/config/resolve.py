@@ -31,6 +31,7 @@ def resolve(config: Config) -> list[Row]:
     row stands for its keys. Keys that were removed appear only where they are written.
     """
     facts = facts_of(config)
+    follows = WITH_DEFAULTS if config.format == "deepspeed" else {}
     rows = []
     for path, section, spec in [*_leaves(config), *_items(config)]:
         entry = config.entry(path)
@@ -39,7 +40,7 @@ def resolve(config: Config) -> list[Row]:
         line = config.document.position(entry.key_span.start)[0] if entry else None
         value, origin = config.effective(path)
         note = ""
-        fact = WITH_DEFAULTS.get(path)
+        fact = follows.get(path)
         if fact is not None and (origin in ("default", "absent", "dropped") or value is None):
             derived = facts.derived(fact)
             if derived.value is not UNKNOWN and derived.value != value:

@@ -142,7 +142,7 @@ class Document:
     )
 
     def __init__(
-        self, path: str, text: str, reading: Reading, *, language: Literal["json", "python"] = "json"
+        self, path: str, text: str, reading: Reading, *, language: Literal["json", "python", "yaml"] = "json"
     ) -> None:
         self.path = path
         self.language = language

@@ -20,13 +20,8 @@ def dict_literals(text: str) -> list[Node]:
     A value that is no literal is of the kind "unknown". An object is `open` where code may add keys to it: it
     unpacks another dict, has a computed key, or is not known to stay as it is written. Raises NotPython.
     """
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        place = f" (line {line})" if line else ""
-        raise NotPython(f"it does not parse as Python 3{place}") from None
-    places = _Places(text)
+    tree = parse_python(text)
+    places = Places(text)
     closed = _closed(tree)
     found = []
     stack: list[ast.AST] = [tree]
@@ -38,6 +33,21 @@ def dict_literals(text: str) -> list[Node]:
             continue
         stack.extend(ast.iter_child_nodes(node))
     return sorted(found, key=lambda node: node.span)
+
+
+def parse_python(text: str) -> ast.Module:
+    """The tree of a Python file. Raises NotPython."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None)
+        place = f" (line {line})" if line else ""
+        raise NotPython(f"it does not parse as Python 3{place}") from None
+
+
+def plain_node(value: ast.expr, places: Places) -> Node:
+    """The value of a keyword: what nothing else can change, since it has no name."""
+    return _value(value, places, open_=False)
 
 
 def _closed(tree: ast.AST) -> set[ast.AST]:
@@ -86,7 +96,7 @@ def _reads_configs(function: ast.expr) -> bool:
     )  # fmt: skip
 
 
-class _Places:
+class Places:
     """From the lines and UTF-8 columns of `ast` to offsets in the text."""
 
     def __init__(self, text: str) -> None:
@@ -94,6 +104,7 @@ class _Places:
         self._starts = line_starts(text)
 
     def offset(self, line: int, column: int) -> int:
+        """The offset of a line and a column of `ast`."""
         start = self._starts[line - 1]
         end = self._starts[line] if line < len(self._starts) else len(self._text)
         content = self._text[start:end]
@@ -102,6 +113,7 @@ class _Places:
         return start + len(content.encode()[:column].decode(errors="ignore"))
 
     def span(self, node: ast.expr) -> Span:
+        """The place of an expression."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return Span(
@@ -109,7 +121,7 @@ class _Places:
         )
 
 
-def _object(node: ast.Dict, places: _Places, *, open_: bool) -> Node:
+def _object(node: ast.Dict, places: Places, *, open_: bool) -> Node:
     found = Node("object", 0)
     found.span = places.span(node)
     found.open = open_
@@ -121,7 +133,7 @@ def _object(node: ast.Dict, places: _Places, *, open_: bool) -> Node:
     return found
 
 
-def _value(node: ast.expr, places: _Places, *, open_: bool) -> Node:
+def _value(node: ast.expr, places: Places, *, open_: bool) -> Node:
     if isinstance(node, ast.Dict):
         return _object(node, places, open_=open_)
     found = Node("unknown", 0)

@@ -1,86 +1,125 @@
-"""YAML as PyYAML's safe_load reads it, on ruamel.yaml's parser: `no` is false, and `5e8` is text."""
+"""Scalars of YAML as PyYAML's safe_load resolves them: `no` is false, `0777` is octal, and `5e8` is text."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from dsconf.document.node import Kind
+from dsconf.document.tokens import short, too_long
 
-_BOOLEAN = {"yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
-_NULL = ("", "~", "null", "Null", "NULL")
-_INT = re.compile(r"[-+]?(0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)")
+Resolved = tuple[Kind, object]
+"""A kind and the value; "unknown" for what JSON has no value for, such as a date."""
+
+OPEN: Resolved = ("unknown", None)
+TAG = "tag:yaml.org,2002:"
+"""What the tags that YAML itself has begin with, which are written `!!int`."""
+
+_BOOLEANS = {"yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
+_NULLS = ("", "~", "null", "Null", "NULL")
+_INT = re.compile(r"[-+]?(?:0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|[1-9][0-9_]*(?::[0-5]?[0-9])+)")
 _FLOAT = re.compile(
-    r"[-+]?([0-9][0-9_]*\.[0-9_]*([eE][-+][0-9]+)?|\.(inf|Inf|INF))|\.[0-9][0-9_]*([eE][-+][0-9]+)?|\.(nan|NaN|NAN)"
+    r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
+    r"|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
-_LONGEST = 1 << 20
+_DATE = re.compile(
+    r"(\d{4})-(\d\d?)-(\d\d?)(?:(?:[Tt]|[ \t]+)\d\d?:\d\d:\d\d(?:\.\d*)?(?:[ \t]*(?:Z|[-+]\d\d?(?::\d\d)?))?)?",
+    re.ASCII,
+)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_SPECIAL = ("<<", "=")
+"""Text that PyYAML takes for tags of its own, which nothing constructs outside keys."""
 
 
-def load_yaml(text: str) -> Any:
-    """The value of a YAML text. Raises ValueError, naming line and column."""
-    if len(text) > _LONGEST:
-        raise ValueError("the file is too large for a configuration")
-    try:
-        node = YAML(typ="rt", pure=True).compose(text)
-        return None if node is None else _value(node, {})
-    except YAMLError as error:
-        raise ValueError(_fault(error)) from None
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def _fault(error: YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or "not YAML"
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else str(problem)
-
-
-def _value(node: Node, known: dict[int, Any]) -> Any:
-    """The value of a node; an alias stands for the value of its anchor, which `known` holds by the node's id."""
-    if id(node) not in known:
-        if isinstance(node, MappingNode):
-            known[id(node)] = _mapping(node, known)
-        elif isinstance(node, SequenceNode):
-            known[id(node)] = [_value(element, known) for element in node.value]
-        else:
-            known[id(node)] = _scalar(node)
-    return known[id(node)]
-
-
-def _mapping(node: MappingNode, known: dict[int, Any]) -> dict[Any, Any]:
-    merged: dict[Any, Any] = {}
-    found: dict[Any, Any] = {}
-    for key, inner in node.value:
-        value = _value(inner, known)
-        if not isinstance(key, ScalarNode):
-            mark = key.start_mark
-            raise ValueError(f"line {mark.line + 1}, column {mark.column + 1}: a key that is no scalar")
-        if key.value == "<<" and isinstance(value, dict):
-            merged |= value
-        else:
-            found[_scalar(key)] = value
-    return merged | found
-
-
-def _scalar(node: Node) -> Any:
-    text: str = node.value
-    if isinstance(node, ScalarNode) and node.style in ("'", '"', "|", ">"):
-        return text
-    if text in _NULL:
-        return None
-    if text.lower() in _BOOLEAN and text in (text.lower(), text.upper(), text.capitalize()):
-        return _BOOLEAN[text.lower()]
+def resolve(text: str) -> Resolved:
+    """What a plain scalar (one without quotes) is. Raises ValueError, with a message for people, where PyYAML fails."""
+    if text in _NULLS:
+        return "null", None
+    first = text[0]
+    if first.isalpha():  # most scalars are words
+        return ("boolean", _boolean(text)) if _is_boolean(text) else ("string", text)
     if _INT.fullmatch(text):
-        return _integer(text.replace("_", ""))
+        return "number", _integer(text)
     if _FLOAT.fullmatch(text):
-        return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
-    return text
+        return "number", _float(text)
+    if _is_date(text):
+        _check_day(text)
+        return OPEN
+    return OPEN if text in _SPECIAL else ("string", text)
+
+
+def tagged(tag: str, text: str) -> Resolved:
+    """What a scalar with a tag is; custom tags, sets and binary data leave it open. Raises ValueError as above."""
+    name = tag.removeprefix(TAG) if tag.startswith(TAG) else ""
+    try:
+        if name == "str":
+            return "string", text
+        if name == "null":
+            return "null", None
+        if name == "bool":
+            return "boolean", _boolean(text)
+        if name == "int":
+            return "number", _integer(text)
+        if name == "float":
+            return "number", _float(text)
+    except (LookupError, ValueError):
+        raise ValueError(f"!!{name} can't stand before {short(text)}") from None
+    return OPEN
+
+
+def _is_boolean(text: str) -> bool:
+    return text.lower() in _BOOLEANS and text in (text.lower(), text.upper(), text.capitalize())
+
+
+def _boolean(text: str) -> bool:
+    return _BOOLEANS[text.lower()]
 
 
 def _integer(text: str) -> int:
-    sign = -1 if text.startswith("-") else 1
-    digits = text.lstrip("+-")
-    base = 2 if digits.startswith("0b") else 16 if digits.startswith("0x") else 8 if digits[0] == "0" else 10
-    return sign * int(digits, base)
+    try:
+        sign, digits = _signed(text)
+        if digits.startswith("0b"):
+            return sign * int(digits, 2)
+        if digits.startswith("0x"):
+            return sign * int(digits, 16)
+        if digits[0] == "0" and digits != "0":
+            return sign * int(digits, 8)
+        total = 0
+        for part in digits.split(":"):
+            total = total * 60 + int(part)
+        return sign * total
+    except ValueError:
+        problem = too_long(text) if len(text) > 4000 else f"{short(text)} is meant as a number, and is none"
+        raise ValueError(problem) from None
+
+
+def _float(text: str) -> float:
+    sign, digits = _signed(text.lower())
+    if digits in (".inf", ".nan"):
+        return sign * float(digits[1:])
+    # In PyYAML's order, so that the last bits are its bits, too.
+    total, base = 0.0, 1
+    for part in reversed(digits.split(":")):
+        total += float(part) * base
+        base *= 60
+    return sign * total
+
+
+def _signed(text: str) -> tuple[int, str]:
+    text = text.replace("_", "")
+    return (-1 if text.startswith("-") else 1), text[1:] if text[:1] in ("-", "+") else text
+
+
+def _is_date(text: str) -> bool:
+    match = _DATE.fullmatch(text)
+    return match is not None and (len(text) > 10 or _DAY.fullmatch(text) is not None)
+
+
+def _check_day(text: str) -> None:
+    import datetime  # few files have dates
+
+    try:
+        match = _DATE.fullmatch(text)
+        assert match is not None
+        datetime.date(int(match[1]), int(match[2]), int(match[3]))
+    except ValueError:
+        raise ValueError(f"{short(text)} reads as a date, and there is no such day") from None

@@ -10,8 +10,10 @@ Way = Literal[
     "text", "flag", "true-word", "integer", "size", "steps", "clipping", "word", "member", "device", "kernel",
     "length", "precision", "backend", "launcher", "enum", "ids", "place", "processes", "machines",
     "port", "cpu", "section", "keys", "kept", "unused",
+    "truth", "version", "count", "names", "prefetch", "shards",
 ]  # fmt: skip
-"""How a value that goes through the environment is read, see `dsconf.config.environment`."""
+"""How a value that goes through the environment, or through Trainer, is read, see `dsconf.config.environment` and
+`dsconf.config.trainer_values`."""
 
 
 class Fill(NamedTuple):
@@ -46,5 +48,7 @@ class Key(NamedTuple):
     """When a number written as a string fails in a key that the framework reads without coercion."""
     shown: str | None = None
     """The spelling to use when the key is called by its name; None: the canonical one."""
+    mistaken: tuple[str, ...] = ()
+    """Names that people write for this key, and that nobody reads."""
     unit: str | None = None
     """The unit of a number: elements, bytes, steps, ..."""

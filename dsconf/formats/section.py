@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema
 
 from dsconf.formats.key import Key, Moment, Way
 
-Reader = Literal["pydantic", "raw", "environment"]
+Reader = Literal["pydantic", "raw", "environment", "trainer", "lax"]
 Unknown = Literal["raises", "ignored", "depends"]
 
 
@@ -57,11 +57,14 @@ class Section(BaseModel):
 
     reader: ClassVar[Reader] = "raw"
     """`pydantic`: values are coerced and keys with the value "auto" are dropped; `raw`: kept as written;
-    `environment`: a launcher hands them on as text in environment variables."""
+    `environment`: a launcher hands them on as text in environment variables; `trainer`: TrainingArguments makes
+    arguments of a plugin of them; `lax`: pydantic again, where "auto" is a value as any other."""
     read_if: ClassVar[str | None] = None
     """What has to hold elsewhere in the file for anybody to read the keys."""
     unknown: ClassVar[Unknown] = "ignored"
     """What an undeclared sibling key does; `depends`: the class named by `type` decides."""
+    shared: ClassVar[bool] = False
+    """Whether others have keys in the same object, so that nothing is known of an undeclared one."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

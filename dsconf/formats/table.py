@@ -5,7 +5,9 @@ The key table is a tree of three kinds of nodes; in brackets what holds where a 
 object  type: "object", or a list with "object" in it; reader ("raw"); unknown ("ignored"); read_if
         (nothing), also of a leaf, see `Reads`; nullable (false); default; wrong_fails ("parse");
         switches (none), see `Reads`; and one of
-        keys; each, the node of every value where the names are free; open: true where nothing inside is declared
+        keys, beside it mistaken (names that nobody reads, with the key that they stand for);
+        each, the node of every value where the names are free; open: true where nothing inside is declared, also
+        beside keys, where others have keys in the same object
 leaf    type: int, float, bool, str, list, object, any, null, or a list of these; default (there is none: an
         absent key has no value); values (all; of several types it restricts the strings); items and
         item_values, the type and the allowed values of the items of a list; each, the node of every item
@@ -13,7 +15,7 @@ leaf    type: int, float, bool, str, list, object, any, null, or a list of these
         replacement; filled_by (what each
         library puts for "auto"); quoted_fails and wrong_fails (never: the value is kept); unit; not_empty,
         converts, ignore_case, iterated, int_only and python_number (false), see `Reads`; shown (the
-        name), see `Key`; in a section with the reader "environment" also way ("text") and numbered (0)
+        name), see `Key`; in a section with the reader "environment" or "trainer" also way ("text") and numbered (0)
 alias   alias: the name, in the same section, of the key that it is another spelling of; whatever else
         stands here holds for this spelling. Nobody fills an "auto" in another spelling, or below it
 """
@@ -31,12 +33,18 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from dsconf.formats.accelerate.model import AccelerateConfig
+from dsconf.formats.axolotl.model import AxolotlConfig
 from dsconf.formats.deepspeed.model import DeepSpeedConfig
+from dsconf.formats.llamafactory.model import LlamaFactoryConfig
 from dsconf.formats.section import Section, is_nullable, key_of, members, metadata, reads_of
+from dsconf.formats.trainer.model import TrainerConfig
 
 FORMATS: dict[str, tuple[type[Section], str]] = {
     "deepspeed": (DeepSpeedConfig, "DeepSpeed configuration"),
     "accelerate": (AccelerateConfig, "Accelerate configuration"),
+    "trainer": (TrainerConfig, "Training arguments of transformers"),
+    "axolotl": (AxolotlConfig, "Axolotl configuration"),
+    "llamafactory": (LlamaFactoryConfig, "LLaMA-Factory configuration"),
 }
 """By the name of a format, which is that of its room, the model of its root and the title of its schema."""
 
@@ -83,6 +91,8 @@ def _section(model: type[Section]) -> Node:
         node["reader"] = model.reader
     if model.unknown != "ignored":
         node["unknown"] = model.unknown
+    if model.shared:
+        node["open"] = True
     if model.read_if:
         node["read_if"] = model.read_if
     keys: Node = {}
@@ -90,7 +100,8 @@ def _section(model: type[Section]) -> Node:
         keys[name] = _node(field)
         differs = {} if reads_of(field).null_in_alias else {"nullable": False}
         keys.update({alias: {"alias": name, **differs} for alias in key_of(field).aliases})
-    return {**node, "keys": keys}
+    mistaken = {wrong: name for name, field in model.model_fields.items() for wrong in key_of(field).mistaken}
+    return {**node, **({"mistaken": mistaken} if mistaken else {}), "keys": keys}
 
 
 def _node(field: FieldInfo) -> Node:

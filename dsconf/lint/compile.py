@@ -19,12 +19,12 @@ Code = list[Any]
 """A compiled expression: a list of an operator's name and its operands."""
 
 PREDICATES = {
-    "present": 1, "auto": 1, "since": 1, "optimizer_known": 1, "nearest_optimizer": 1, "scheduler_known": 1,
+    "present": 1, "auto": 1, "spelt": 1, "since": 1, "optimizer_known": 1, "nearest_optimizer": 1, "scheduler_known": 1,
     "nearest_scheduler": 1,
 }  # fmt: skip
-"""The callable names and how many arguments they take; `present` and `auto` take a path, `since` a DeepSpeed version
-in quotes: whether the target is that one or newer."""
-_PATH_PREDICATES = {"present", "auto"}
+"""The callable names and how many arguments they take; `present`, `auto` and `spelt` (how the file writes the name of
+a key) take a path, `since` a DeepSpeed version in quotes: whether the target is that one or newer."""
+_PATH_PREDICATES = {"present", "auto", "spelt"}
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.In: "in",
     ast.NotIn: "not in",

@@ -6,22 +6,26 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from dsconf.config.context import Context
 from dsconf.config.tables import Spec
 from dsconf.document.json_scanner import scan
 from dsconf.document.source import Unusable, read_text
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.lint.recognise import STRONG, shaped_like_deepspeed
+from dsconf.lint.pieces import Skipped, is_yaml, pieces
+from dsconf.lint.recognise import STRONG, format_of, shaped_like_deepspeed
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-SUFFIXES = (".json", ".hjson", ".jsonc")
+SUFFIXES = (".json", ".hjson", ".jsonc", ".yaml", ".yml")
 """The names that a folder is searched for."""
 LARGEST = 2**20
 """Bytes. A larger file in a folder is data."""
+_MENTIONS = re.compile(r"^\s*(distributed_type|fsdp\w*|deepspeed\w*|dist_config)\s*:", re.MULTILINE)
 _NEVER = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "wandb"})
 """Folders that hold other people's files, or what programs wrote. Hidden ones are passed over, too."""
 
@@ -138,19 +142,35 @@ def _is_config(path: str) -> bool:
     try:
         if os.stat(path).st_size > LARGEST:  # noqa: PTH116
             return False
-        return looks_like_deepspeed(read_text(path), load_keys())
+        text = read_text(path)
+        return looks_like_yaml_config(path, text) if is_yaml(path) else looks_like_config(text, load_keys())
     except (Unusable, OSError):
         return False
 
 
-def looks_like_deepspeed(text: str, table: Spec) -> bool:
-    """Whether a file that nobody named is a DeepSpeed config, by its content.
+def looks_like_yaml_config(path: str, text: str) -> bool:
+    """Whether a YAML file that nobody named is the config of a launcher or trainer with FSDP or DeepSpeed in it."""
+    if not _MENTIONS.search(text):
+        return False
+    try:
+        return bool(pieces(path, text, Context(), recognise=True))
+    except (Unusable, Skipped):
+        return False
+
+
+def looks_like_config(text: str, table: Spec) -> bool:
+    """Whether a JSON file that nobody named is a config that lint reads, by its content.
 
     What does not parse is one if it names a key that only DeepSpeed has.
     """
-    if not any(f'"{key}"' in text for key in table["keys"]):
+    if (
+        not any(f'"{key}"' in text for key in table["keys"])
+        and "fsdp" not in text
+        and "distributed_type" not in text
+    ):
         return False
     try:
-        return shaped_like_deepspeed(scan("", text), table)
+        document = scan("", text)
+        return shaped_like_deepspeed(document, table) or format_of(document)[0] not in (None, "deepspeed")
     except Unusable:
         return any(f'"{key}"' in text for key in STRONG)

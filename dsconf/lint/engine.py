@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
-from dsconf.config.context import CONSUMER_NAMES, Context
-from dsconf.config.derive import facts_of
+from dsconf.config.context import Context
 from dsconf.config.effective import Config
-from dsconf.document.json_scanner import Reader, scan
 from dsconf.document.node import UNKNOWN, Document, Node, Reading, Span
 from dsconf.document.source import Unusable, check_file, decode, read_text
-from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.lint.checks import CHECKS
-from dsconf.lint.consumer import config_of
 from dsconf.lint.evaluate import Scope
 from dsconf.lint.event import Event
 from dsconf.lint.finding import Finding, Fix, Related, Result, place_of, printable
-from dsconf.lint.inside import documents_inside, language_of
-from dsconf.lint.recognise import not_deepspeed, other_config, other_format
+from dsconf.lint.formats import facts_of, format_named
+from dsconf.lint.pieces import Read, Skipped, parse, pieces
+from dsconf.lint.recognise import other_language
 from dsconf.lint.schema import events
 from dsconf.lint.verdicts import Verdicts
 
@@ -28,12 +25,12 @@ _CHECKED = 200_000
 
 
 def lint_file(path: str, rules: list[Rule], context: Context, *, recognise: bool | None = None) -> Result:
-    """Lint one JSON file. Never raises for what a file may hold.
+    """Lint one file. Never raises for what a file may hold.
 
     `recognise`: whether what looks like no DeepSpeed config is skipped; by default where the consumer is not known.
     """
     try:
-        reason = other_format(path)
+        reason = other_language(path)
         if reason is not None:
             check_file(path)
             return Result(path, [], skipped=reason)
@@ -46,7 +43,7 @@ def lint_file(path: str, rules: list[Rule], context: Context, *, recognise: bool
 def lint_bytes(
     path: str, data: bytes, rules: list[Rule], context: Context, *, recognise: bool | None = None
 ) -> Result:
-    """Lint the content of one JSON file, under the name `path`. Never raises for what it may hold."""
+    """Lint the content of one file, under the name `path`. Never raises for what it may hold."""
     try:
         text = decode(data)
     except Unusable as problem:
@@ -58,36 +55,28 @@ def lint_text(
     path: str, text: str, rules: list[Rule], context: Context, *, recognise: bool | None = None
 ) -> Result:
     """Lint the text of one file, under the name `path`. Never raises for what it may hold."""
-    if language_of(path) is not None:
-        return _lint_inside(path, text, rules, context)
-    try:
-        document = parse(path, text, context)
-    except Unusable as problem:
-        return unusable_result(path, problem, rules, context)
-    table = load_keys(context.deepspeed_version)
     if recognise is None:
         recognise = context.consumer is None
-    reason = other_config(document) or (not_deepspeed(document, table) if recognise else None)
-    if reason is not None:
-        return Result(path, [], skipped=reason, text=document.text)
-    return lint_config(config_of(document, context), rules)
-
-
-def _lint_inside(path: str, text: str, rules: list[Rule], context: Context) -> Result:
-    """Lint every config inside a file of another language, as one result."""
-    table = load_keys(context.deepspeed_version)
     try:
-        documents = documents_inside(path, text, table, scan)
-    except ValueError as error:
-        return Result(path, [], skipped=str(error), text=text)
-    if not documents:
-        return Result(path, [], skipped="it holds no DeepSpeed config", text=text)
-    results = [lint_config(config_of(document, context), rules) for document in documents]
-    findings = [finding for result in results for finding in result.findings]
+        found = pieces(path, text, context, recognise=recognise)
+    except Unusable as problem:
+        return unusable_result(path, problem, rules, context)
+    except Skipped as reason:
+        return Result(path, [], skipped=str(reason), text=text)
+    results = [lint_config(piece.config, rules, piece.read) for piece in found]
+    return results[0] if len(results) == 1 else _merged(path, text, results)
+
+
+def _merged(path: str, text: str, results: list[Result]) -> Result:
+    """The results for the configs of one file as one."""
     missing = tuple(dict.fromkeys(pair for result in results for pair in result.missing_context))
-    undecided = frozenset(name for result in results for name in result.undecided)
     return Result(
-        path, findings, missing_context=missing, text=text, documents=tuple(documents), undecided=undecided
+        path,
+        [finding for result in results for finding in result.findings],
+        missing_context=missing,
+        text=text,
+        documents=tuple(document for result in results for document in result.documents),
+        undecided=frozenset(name for result in results for name in result.undecided),
     )
 
 
@@ -96,22 +85,10 @@ def open_document(path: str, context: Context) -> Document:
     return parse(path, read_text(path), context)
 
 
-def parse(path: str, text: str, context: Context, start: int = 0, end: int | None = None) -> Document:
-    """The Document of a text, or of a piece of it, as the consumer reads it. Raises Unusable where it can't."""
-    consumer = context.consumer
-    reader: Reader = "any" if consumer is None else "hjson" if consumer == "deepspeed" else "json"
-    document = scan(path, text, start, end, reader=reader)
-    if document.relaxations and consumer is not None and reader == "json":
-        what, span = document.relaxations[0]
-        name = CONSUMER_NAMES[consumer]
-        message = f"{name} reads this file with json.load, which refuses {what}"
-        raise Unusable("json-syntax", message, span, document.text)
-    return document
-
-
-def lint_config(config: Config, rules: list[Rule]) -> Result:
-    """Run every rule over a Config."""
+def lint_config(config: Config, rules: list[Rule], read: Read | None = None) -> Result:
+    """Run every rule over a Config. `read` parses a changed text; by default as the JSON of the Config's consumer."""
     facts = facts_of(config)
+    rules = [rule for rule in rules if config.format in rule["formats"]]
     found: list[_Found] = []
     missing: list[tuple[str, str]] = []
     undecided: set[str] = set()
@@ -119,7 +96,7 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
     for event in events(config, facts):
         happened.setdefault(event.kind, []).append(event)
     kinds = {rule["kind"] for rule in rules}
-    for name, check in CHECKS.items():
+    for name, check in format_named(config.format).checks.items():
         for told in check(config, facts) if name in kinds else ():
             if isinstance(told, Event):
                 happened.setdefault(name, []).append(told)
@@ -127,8 +104,6 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
                 missing += [(rule["name"], told.field) for rule in rules if rule["kind"] == name]
     verdicts = Verdicts(config, lambda: Scope(config, facts))
     for rule in rules:
-        if "deepspeed" not in rule["formats"]:
-            continue
         if rule["kind"] == "when":
             value, lacks = verdicts.of(rule)
             if value is True:
@@ -147,7 +122,9 @@ def lint_config(config: Config, rules: list[Rule]) -> Result:
     found.sort(key=lambda each: (each.span, each.finding.code))
     undecided |= {name for name, _ in missing}
     document = config.document
-    findings = _with_fixes(found, document, config.context)
+    if read is None:
+        read = partial(parse, document.path, context=config.context)
+    findings = _with_fixes(found, document, read)
     return Result(
         document.path, findings, missing_context=tuple(missing), text=document.text, documents=(document,),
         undecided=frozenset(undecided), guess=config.context.guess,
@@ -163,20 +140,13 @@ class _Found(NamedTuple):
     """Where the finding's own entry begins."""
 
 
-def _with_fixes(found: list[_Found], document: Document, context: Context) -> list[Finding]:
+def _with_fixes(found: list[_Found], document: Document, read: Read) -> list[Finding]:
     """The findings with their fixes; each of these costs to read the text again, so that there are not too many."""
     left = max(1, _CHECKED // len(document.text))
     findings = []
-
-    def read(text: str) -> Document:
-        if language_of(document.path) is None:
-            return parse(document.path, text, context)
-        start, end = document.root.span
-        return scan(document.path, text, start, end + len(text) - len(document.text))
-
     for each in found:
         finding = each.finding
-        fix = each.scope.first(each.rule["fix"]) if left and document.language == "json" else None
+        fix = each.scope.first(each.rule["fix"]) if left and document.language in ("json", "yaml") else None
         if fix is not None:
             from dsconf.lint.fixes import edits_of  # only where there is something to fix
 
@@ -196,9 +166,10 @@ def _finding(rule: Rule, config: Config, scope: Scope, event: Event | None) -> _
     if event is not None:
         key, span = event.path, event.span
         related = [Related(place_of(document, place), note) for place, note in event.related]
+        related += [Related(place_of(other, place), note) for other, place, note in event.elsewhere]
     else:
         key, span = _primary(rule["at"], config, scope)
-        related = list(_related(rule, config, scope, key))
+        related = list(_related(rule, scope, key))
     severity, fails = scope.first(rule["severity"]), scope.first(rule["fails"])
     if event is not None and "fails" in event.key and not rule["fails"]:
         fails = event.key["fails"]
@@ -228,12 +199,13 @@ def _shown(document: Document, span: Span, key_span: Span) -> Span:
     return span if "\n" not in document.text[span.start : span.end] else key_span
 
 
-def _related(rule: Rule, config: Config, scope: Scope, primary: str) -> Iterator[Related]:
+def _related(rule: Rule, scope: Scope, primary: str) -> Iterator[Related]:
     for path, notes in rule["related"]:
-        entry, note = config.entry(path), scope.first(notes)
-        if entry is not None and path != primary and note is not None:
-            place = place_of(config.document, _shown(config.document, entry.span, entry.key_span))
-            yield Related(place, printable(scope.text(note)))
+        config, place = scope.at(path)
+        entry, note = config.entry(place) if config else None, scope.first(notes)
+        if config is not None and entry is not None and path != primary and note is not None:
+            shown = place_of(config.document, _shown(config.document, entry.span, entry.key_span))
+            yield Related(shown, printable(scope.text(note)))
 
 
 def unusable_result(path: str, problem: Unusable, rules: list[Rule], context: Context) -> Result:

@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dsconf.config.effective import Config, Facts
+from dsconf.config.tables import spec_at
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.arguments import scheduler_known
 from dsconf.formats.deepspeed.optimizers import optimizer_known
 from dsconf.lint.optimizers import nearest_optimizer, nearest_scheduler
-from dsconf.lint.words import show
+from dsconf.lint.words import Words, show
 
 _Operation = Callable[["Scope", list[Any]], object]
+BESIDE = ("ds",)
+"""The names of Configs that may belong to another one."""
 
 
 class Scope:
@@ -33,6 +36,14 @@ class Scope:
         """Paths (and facts of paths) that were unknown in what was evaluated so far."""
         self.missing_context: set[str] = set()
         """Fields of the context that were unknown in what was evaluated so far."""
+
+    def at(self, path: str) -> tuple[Config | None, str]:
+        """The Config that a path speaks of, None where that is not at hand, and the path within it.
+
+        `ds.zero_optimization.stage` is that of the DeepSpeed config which belongs to this file.
+        """
+        name, _, rest = path.partition(".")
+        return (self.config.beside.get(name), rest) if name in BESIDE else (self.config, path)
 
     def value(self, code: list[Any]) -> object:
         """The value of an expression, or UNKNOWN."""
@@ -60,8 +71,9 @@ class Scope:
 
 def _path(scope: Scope, code: list[Any]) -> object:
     path: str = code[1]
+    config, place = scope.at(path)
     scope.reads.add(path)
-    value = scope.config.value(path)
+    value = config.value(place) if config is not None else UNKNOWN
     if value is UNKNOWN:
         scope.unknown_keys.add(path)
     return value
@@ -85,13 +97,23 @@ def _context(scope: Scope, code: list[Any]) -> object:
 
 
 def _present(scope: Scope, code: list[Any]) -> object:
+    config, path = scope.at(code[1])
     scope.reads.add(code[1])
-    return UNKNOWN if scope.config.may_hold(code[1]) else scope.config.present(code[1])
+    return UNKNOWN if config is None or config.may_hold(path) else config.present(path)
 
 
 def _auto(scope: Scope, code: list[Any]) -> object:
+    config, path = scope.at(code[1])
     scope.reads.add(code[1])
-    return UNKNOWN if scope.config.may_hold(code[1]) else scope.config.raw(code[1]) == "auto"
+    return UNKNOWN if config is None or config.may_hold(path) else config.raw(path) == "auto"
+
+
+def _spelt(scope: Scope, code: list[Any]) -> object:
+    """The name of a key as the file writes it, else as its format usually calls it."""
+    entry = scope.config.entry(code[1])
+    if entry is not None:
+        return Words(entry.key)
+    return Words(spec_at(scope.config.table, code[1])[1].get("shown", code[1].rpartition(".")[2]))
 
 
 def _junction(deciding: bool) -> _Operation:
@@ -157,6 +179,7 @@ _OPERATIONS: dict[str, _Operation] = {
     "key": lambda scope, code: scope.key[code[1]],
     "present": _present,
     "auto": _auto,
+    "spelt": _spelt,
     "since": lambda scope, code: scope.config.context.since(code[1][1]),
     "optimizer_known": _named(optimizer_known),
     "nearest_optimizer": _named(nearest_optimizer),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dsconf.document.node import Span
+from dsconf.document.node import Document, Span
 
 
 class Event(NamedTuple):
@@ -16,6 +16,8 @@ class Event(NamedTuple):
     span: Span
     key: Mapping[str, object]
     related: tuple[tuple[Span, str], ...] = ()
+    elsewhere: tuple[tuple[Document, Span, str], ...] = ()
+    """Places in other files."""
 
 
 class Needs(NamedTuple):

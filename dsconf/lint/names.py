@@ -8,6 +8,8 @@ from typing import Any
 
 from dsconf.config.context import Context, Gpu, Model
 from dsconf.config.tables import Spec, spec_at
+from dsconf.formats.deepspeed.keys import load_keys
+from dsconf.lint.evaluate import BESIDE
 from dsconf.lint.nearest import nearest
 
 _OPERATORS = {
@@ -18,7 +20,7 @@ _OPERATORS = {
 _INNER = {"gpu": Gpu._fields, "model": Model._fields}
 """The fields of fields of the context."""
 _VERSION = re.compile(r"\d+(\.\d+)+")
-_PATHS = ("path", "present", "auto")
+_PATHS = ("path", "present", "auto", "spelt")
 _READING = ("when", "severity", "fails", "at", "message", "help", "related", "fix")
 
 
@@ -48,10 +50,12 @@ def faults(entry: dict[str, Any], table: Spec, facts: Iterable[str]) -> Iterator
         | {path for _, fix in entry["fix"] for _, path, _ in fix["edits"]} - {"key"}
     )
     for path in sorted(paths):
+        name, _, inside = path.partition(".")
+        holder, place = (load_keys(), inside) if name in BESIDE else (table, path)
         try:
-            spec_at(table, path)
+            spec_at(holder, place)
         except KeyError:
-            yield f"no key {path}{_meant(path, _keys(table, path))}"
+            yield f"no key {path}{_meant(place, _keys(holder, place))}"
     for name in sorted(leaves(entry, "fact") - set(facts)):
         yield f"no fact.{name}{_meant(name, facts)}"
     for name in sorted(leaves(entry, "context")):

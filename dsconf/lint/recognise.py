@@ -1,6 +1,8 @@
-"""What is this file? A DeepSpeed config is told by its top-level keys, other formats by the end of their name."""
+"""What is this file? A config is told by its top-level keys."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from dsconf.config.coerce import types_of
 from dsconf.config.tables import Spec
@@ -16,9 +18,6 @@ STRONG = frozenset(
 )
 """Keys that nothing but DeepSpeed has."""
 
-_ACCELERATE = frozenset({"compute_environment", "distributed_type"})
-_FSDP = ("fsdp", "xla_fsdp", "transformer_layer_cls_to_wrap")
-
 _KINDS: dict[str, tuple[Kind, ...]] = {
     "object": ("object",),
     "int": ("number",),
@@ -31,32 +30,79 @@ _KINDS: dict[str, tuple[Kind, ...]] = {
 _MOST_MISTAKES = 10
 """Nobody misspells more keys than that."""
 
-_OTHER_FORMATS = {
-    ".yaml": "YAML",
-    ".yml": "YAML",
-    ".toml": "TOML",
-}
+_OTHER_LANGUAGES = {".toml": "TOML"}
+FSDP_SECTION = "fsdp_config"
+"""What stands for a file that is nothing but that section of TrainingArguments."""
+_ARGUMENTS = frozenset(
+    {"output_dir", "per_device_train_batch_size", "num_train_epochs", "learning_rate", "max_steps"}
+)
+_FSDP_KEYS = frozenset(
+    {
+        "transformer_layer_cls_to_wrap", "min_num_params", "backward_prefetch", "forward_prefetch", "use_orig_params",
+        "sync_module_states", "cpu_ram_efficient_loading", "auto_wrap_policy", "state_dict_type", "offload_params",
+        "reshard_after_forward", "activation_checkpointing", "sharding_strategy", "limit_all_gathers", "cpu_offload",
+        "version", "xla", "xla_fsdp_v2", "xla_fsdp_settings", "xla_fsdp_grad_ckpt", "gradient_checkpointing",
+    }
+)  # fmt: skip
+"""Keys of a section for FSDP, which may have the prefix fsdp_."""
 
 
-def other_format(path: str) -> str | None:
-    """Why a file with such a name is not read as JSON; None where it may be JSON."""
-    name = path.lower()
-    for suffix, language in _OTHER_FORMATS.items():
-        if name.endswith(suffix):
+def other_language(path: str) -> str | None:
+    """Why a file with such a name is not read; None where it may be a config."""
+    for suffix, language in _OTHER_LANGUAGES.items():
+        if path.lower().endswith(suffix):
             return f"dsconf reads no {language} yet"
     return None
 
 
-def other_config(document: Document) -> str | None:
-    """Why this is the config of something else, whoever reads it; None where it may be DeepSpeed's."""
-    keys = {entry.key for entry in document.root.entries}
-    if keys & STRONG:
-        return None
-    if keys & _ACCELERATE:
-        return "it is an Accelerate config, and dsconf reads only the DeepSpeed config that it names"
-    if any(key.startswith(_FSDP) for key in keys):
-        return "it is an FSDP config, which dsconf does not read yet"
-    return None
+def format_of(document: Document) -> tuple[str | None, str]:
+    """The format of a config, told by its keys and what kind of values they have; None with the reason for none.
+
+    `FSDP_SECTION` is a file that holds nothing but such a section.
+    """
+    members = document.root.members()
+    kinds: dict[str, Kind] = {key: entry.node.kind for key, entry in members.items()}
+    if kinds.keys() & STRONG:
+        return "deepspeed", ""
+    if _is_accelerate(kinds):
+        return "accelerate", ""
+    if kinds.get("dist_config") == "object":
+        return "llamafactory", ""
+    sharded = (
+        kinds.get("fsdp") in ("boolean", "string", "array")
+        or kinds.get("fsdp_config") in ("object", "string")
+        or kinds.get("deepspeed") in ("object", "string", "unknown")
+    )
+    if "base_model" in kinds:
+        if sharded or {"fsdp_version", "dp_shard_size"} & kinds.keys():
+            return "axolotl", ""
+        return None, "an Axolotl config without settings for FSDP or DeepSpeed"
+    if {"fsdp", "fsdp_config"} <= kinds.keys() and kinds["fsdp"] != "object":
+        return "trainer", ""
+    if _ARGUMENTS & kinds.keys():
+        if sharded:
+            return "trainer", ""
+        return None, "it has no settings for FSDP or DeepSpeed"
+    if kinds and all(_is_fsdp_key(key) for key in kinds) and any(_is_telling(key) for key in kinds):
+        return FSDP_SECTION, ""
+    return None, "it has no keys of DeepSpeed, Accelerate, Trainer or Axolotl that dsconf knows"
+
+
+def _is_accelerate(kinds: Mapping[str, Kind]) -> bool:
+    """Whether `accelerate launch` is to read the file: it says what is launched, or for whom."""
+    return "distributed_type" in kinds or "compute_environment" in kinds
+
+
+def _is_fsdp_key(key: str) -> bool:
+    return key.startswith("fsdp_") or key in _FSDP_KEYS
+
+
+def _is_telling(key: str) -> bool:
+    """Whether hardly anything but FSDP has such a key."""
+    return key.startswith(("fsdp_", "xla_fsdp")) or key in (
+        "transformer_layer_cls_to_wrap",
+        "cpu_ram_efficient_loading",
+    )
 
 
 def not_deepspeed(document: Document, table: Spec) -> str | None:
@@ -80,7 +126,7 @@ def shaped_like_deepspeed(document: Document, table: Spec) -> bool:
     It has a key that only DeepSpeed has, or two of DeepSpeed's with such values as they have there: a trainer's
     `"fp16": true` is not DeepSpeed's section.
     """
-    if other_config(document) is not None or not_deepspeed(document, table) is not None:
+    if format_of(document)[0] not in (None, "deepspeed") or not_deepspeed(document, table) is not None:
         return False
     fitting = 0
     for entry in document.root.entries:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from dsconf.config.context import HUGGING_FACE
 from dsconf.config.effective import Config, Facts, Written
 from dsconf.config.tables import Spec, spec_at
-from dsconf.document.node import UNKNOWN, Document, Span
+from dsconf.document.node import UNKNOWN, Document, Span, Spelling
 from dsconf.formats.deepspeed.arguments import OPTIMIZER_ARGUMENTS
-from dsconf.formats.deepspeed.keys import NEWEST, came_with
+from dsconf.formats.deepspeed.keys import NEWEST, came_with, load_keys
 from dsconf.lint.checks.arguments import is_taken
 from dsconf.lint.event import Event
 from dsconf.lint.homes import home_of
 from dsconf.lint.nearest import nearest
 from dsconf.lint.wrong_value import wrong_value
 
+_SCIENTIFIC = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9]+)?[eE][-+]?[0-9]+")
+
 
 def events(config: Config, facts: Facts) -> Iterator[Event]:
     """Every event of one file."""
-    yield from _duplicates(config.document)
+    yield from _duplicates(config.document, config.format)
     live = _live(config)
     for item in config.written:
         if config.unread(item):
@@ -84,7 +87,7 @@ def _named(section: str) -> str:
     return f'"{section}"' if section else "the top level"
 
 
-def _duplicates(document: Document) -> Iterator[Event]:
+def _duplicates(document: Document, name: str) -> Iterator[Event]:
     for path, node in document.objects():
         if len(node.members()) == len(node.entries):
             continue
@@ -99,7 +102,8 @@ def _duplicates(document: Document) -> Iterator[Event]:
                     "value": value,
                     "section": ".".join(path),
                     "same": repr(value) == repr(last[entry.key]),  # 1 and 1.0 are not
-                    "python": document.language == "python",
+                    "language": document.language,
+                    "format": name,
                 }
                 yield Event("duplicate-key", ".".join((*path, entry.key)), entry.key_span, key, place)
             first.setdefault(entry.key, entry.key_span)
@@ -121,8 +125,13 @@ def _is_remark(name: str) -> bool:
 def _unknown(config: Config, item: Written) -> Event:
     section = _above(item.path)
     keys = item.section["keys"]
+    own = config.format == "deepspeed"
     home = home_of(config.table, item.entry.key, section)
-    meant = None if home else nearest(item.entry.key, [name for name in keys if _is_current(keys, name)])
+    meant = None if home else item.section.get("mistaken", {}).get(item.entry.key)
+    if not own and f"{section}_{item.entry.key}" in keys:
+        meant = f"{section}_{item.entry.key}"
+    if not (home or meant):
+        meant = nearest(item.entry.key, [name for name in keys if _is_current(keys, name)])
     instead = home or (_join(section, keys[meant].get("alias", meant)) if meant else None)
     default = spec_at(config.table, instead)[1].get("default") if instead else None
     if isinstance(default, list | dict) or (instead and config.present(instead)):
@@ -134,11 +143,13 @@ def _unknown(config: Config, item: Written) -> Event:
         "value": item.entry.node.plain(),
         "raises": item.section.get("unknown") == "raises" and not _is_ignored_name(config, item),
         "known": item.section.get("unknown") != "depends",
-        "since": came_with(item.path, config.context.deepspeed_version),
+        "format": config.format,
+        "of_deepspeed": not own and item.entry.key in load_keys()["keys"],
+        "since": came_with(item.path, config.context.deepspeed_version) if own else None,
         "target": config.context.deepspeed_version or NEWEST,
         "home": home,
         "home_name": _named(_above(home or "")),
-        "suggestion": meant,
+        "suggestion": keys[meant].get("shown", meant) if meant else None,
         "default": default,
         "taken": bool(instead and config.present(instead)),
     }
@@ -197,8 +208,37 @@ def _wrong_value(config: Config, facts: Facts, item: Written) -> Iterator[Event]
         built = facts.value("optimizer_class") if late else None
         if isinstance(built, str) and built.startswith("torch.optim.") and built in OPTIMIZER_ARGUMENTS:
             found["fails"] = "init"  # torch looks at its arguments at once
-        key = {"name": item.entry.key, "path": item.path, **found}
+        written = _number_in_yaml(raw) if config.document.language == "yaml" else None
+        if written is not None and found["number"] is not None:
+            found["number"] = written
+        key = {
+            "name": item.entry.key,
+            "path": item.path,
+            "section": item.path.partition(".")[0] if "." in item.path else "",
+            "scientific": written,
+            "read_as": "text" if isinstance(raw, str) else "a fraction",
+            **found,
+        }
         yield Event("wrong-value", item.path, item.entry.span, key, tuple(_asks_for_autos(config, item)))
+
+
+def _number_in_yaml(raw: object) -> Spelling | None:
+    """A number that YAML reads as text (5e8), or as a fraction (5.0e+8), as it has to be written there."""
+    if isinstance(raw, str) and not _SCIENTIFIC.fullmatch(raw.strip()):
+        return None
+    if not isinstance(raw, str | float):
+        return None
+    number = float(raw)
+    if number.is_integer():
+        return Spelling(f"{number:.0f}")
+    return None if isinstance(raw, float) else Spelling(_with_point(f"{number:e}"))
+
+
+def _with_point(text: str) -> str:
+    """A number with an exponent, with a point and without zeros at the end: 1.0e-05."""
+    mantissa, _, exponent = text.partition("e")
+    whole, _, rest = mantissa.partition(".")
+    return f"{whole}.{rest.rstrip('0') or '0'}e{exponent}"
 
 
 def _asks_for_autos(config: Config, item: Written) -> Iterator[tuple[Span, str]]:

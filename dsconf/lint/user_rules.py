@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dsconf.config.derive import FACTS
-from dsconf.formats.deepspeed.keys import load_keys
+from dsconf.config.context import Context
 from dsconf.lint.compile import RuleError, compile_rule
+from dsconf.lint.formats import format_named
 from dsconf.lint.names import faults, leaves
 
 _PAGE = re.compile(r"[A-Za-z]+\d+-.*\.md")
@@ -61,8 +61,9 @@ def _rule(page: Path, others: Sequence[dict[str, Any]]) -> dict[str, Any]:
     formats = {word for other in others for word in other["formats"]}
     if not isinstance(rule["formats"], list) or not formats.issuperset(rule["formats"]):
         raise RuleError(f"formats should be a list of {', '.join(sorted(formats))}, not {rule['formats']!r}")
+    known = [format_named(name) for name in rule["formats"]]
     wrong = [
-        *faults(rule, load_keys(), FACTS),
+        *(fault for each in known for fault in faults(rule, each.table(Context(), None), each.facts)),
         *(f"no key.{name} in a condition" for name in leaves(rule, "key")),
     ]
     if wrong:

@@ -41,6 +41,7 @@ SETTINGS: dict[str, Setting] = {
     "gpus-per-node": Setting("integer"),
     "gpu": Setting("text"),
     "gpu-memory": Setting("number"),
+    "host-memory": Setting("number"),
     "resume-world-size": Setting("integer"),
     "model": Setting("text", path=True),
     "training-args": Setting("text", path=True),

@@ -90,6 +90,8 @@ def one_machine() -> Iterator[None]:
         for module in (launch_utils, state):
             patch.setattr(module, "is_fp8_available", lambda: True)
         patch.setattr(state.PartialState, "__init__", partial_state)
+        parallel = importlib.import_module("accelerate.parallelism_config")
+        patch.setattr(parallel.ParallelismConfig, "build_device_mesh", lambda *_: SimpleNamespace())
         patch.setattr(torch.cuda, "current_device", lambda: 0)
         patch.setattr(plugins, "is_cuda_available", lambda: True)
         patch.setattr(accelerator, "is_bf16_available", lambda *_: True)
@@ -113,12 +115,18 @@ def _ask_runner(arguments: list[str]) -> None:
         raise NotImplementedError(asked)
 
 
-def launched(config: Mapping[str, object], folder: Path, *, worker: bool = True) -> Outcome:
-    """Launch a config, and set up one worker under the environment that comes of it."""
+def launched(
+    config: Mapping[str, object], folder: Path, *, worker: bool = True, whole: bool = False
+) -> Outcome:
+    """Launch a config, and set up one worker under the environment that comes of it.
+
+    `whole`: the layout of parallelism_config is judged together with the number of processes and the rest.
+    """
     launch = importlib.import_module("accelerate.commands.launch")
     path = folder / "accelerate.json"
     path.write_text(json.dumps(config), encoding="utf-8")
-    before = dict(os.environ)
+    before, place = dict(os.environ), Path.cwd()
+    os.chdir(folder)  # the launcher leaves the environment of several machines in a file
     env: dict[str, str] = {}
     fails = "parse"
     try:
@@ -130,25 +138,26 @@ def launched(config: Mapping[str, object], folder: Path, *, worker: bool = True)
         except _WorkersStart as start:
             env = {name: text for name, text in start.env.items() if name.startswith(_VARIABLES)}
         fails = "init"
-        return _worker(env) if worker else Outcome(None, None, env)
+        return _worker(env, whole=whole) if worker else Outcome(None, None, env)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # argparse raises SystemExit
         return Outcome(fails, error, env)
     finally:
+        os.chdir(place)
         os.environ.clear()
         os.environ.update(before)
         _forget()
 
 
-def _worker(env: Mapping[str, str]) -> Outcome:
+def _worker(env: Mapping[str, str], *, whole: bool) -> Outcome:
     accelerator = importlib.import_module("accelerate.accelerator")
     parallelism = importlib.import_module("accelerate.parallelism_config")
     plugins = importlib.import_module("accelerate.utils")
     os.environ.update({**env, **_OF_A_WORKER})
     layout = None
     # The layout by itself: whether its sizes fit the number of processes is another matter.
-    if os.environ.pop("ACCELERATE_USE_PARALLELISM_CONFIG", None):
+    if not whole and os.environ.pop("ACCELERATE_USE_PARALLELISM_CONFIG", ""):
         layout = parallelism.ParallelismConfig()
     # Trainer brings its own number of accumulation steps where the file leaves it to the script.
     left_open = env.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") == "auto"

@@ -19,7 +19,7 @@ from configs import context_config
 from dsconf.cli.files import load_launch
 from dsconf.config.context import Context, Launch, Model
 from dsconf.config.tables import Spec
-from dsconf.document.yaml_values import load_yaml
+from dsconf.document.yaml_reader import load_yaml
 from dsconf.formats.accelerate.fill import SIZES, by_size
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.trainer.fill import DEFAULTS

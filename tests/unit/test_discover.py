@@ -16,7 +16,7 @@ from dsconf.cli import main
 from dsconf.document.json_scanner import scan
 from dsconf.document.source import Unusable
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.lint.discover import LARGEST, discover, looks_like_deepspeed
+from dsconf.lint.discover import LARGEST, discover, looks_like_config
 from dsconf.lint.recognise import not_deepspeed
 
 CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
@@ -168,8 +168,8 @@ def test_show_files() -> None:
         (ALL_AUTO, True),
     ],
 )
-def test_looks_like_deepspeed(value: object, wanted: bool) -> None:
-    assert looks_like_deepspeed(json.dumps(value), load_keys()) is wanted
+def test_looks_like_config(value: object, wanted: bool) -> None:
+    assert looks_like_config(json.dumps(value), load_keys()) is wanted
 
 
 @needs_corpus
@@ -184,7 +184,7 @@ def test_public_configs_are_found() -> None:
         except Unusable:
             continue
         taken += 1
-        missed += not looks_like_deepspeed(text, load_keys())
+        missed += not looks_like_config(text, load_keys())
     assert taken > 100
     assert missed <= 0.03 * taken
 
@@ -209,19 +209,18 @@ def test_bad_stdin(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
+    ("value", "code"),
     [
-        ({"compute_environment": "LOCAL_MACHINE", "mixed_precision": "bf16"}, "it is an Accelerate config"),
-        ({"fsdp_sharding_strategy": 1, "fsdp_offload_params": False}, "it is an FSDP config"),
-        ({"transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}, "it is an FSDP config"),
+        ({"compute_environment": "LOCAL_MACHINE", "mixed_precision": "bf16"}, "AC103"),
+        ({"fsdp_sharding_strategy": 1, "fsdp_offload_params": False}, "TR101"),
+        ({"transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"], "offload_params": True}, "TR101"),
     ],
 )
 @pytest.mark.parametrize("consumer", [[], ["--consumer", "trainer"]])
-def test_configs_of_something_else_are_skipped_whoever_reads_them(
-    value: object, reason: str, consumer: list[str]
+def test_configs_of_something_else_are_read_as_such_whoever_reads_them(
+    value: object, code: str, consumer: list[str]
 ) -> None:
     write("other.json", json.dumps(value))
-    result = dsconf("other.json", *consumer)
-    assert (result.exit_code, reason in result.stdout) == (0, True)
+    assert code in dsconf("other.json", *consumer).stdout
     write("ds.json", json.dumps({"fsdp": "x", "train_micro_batch_size_per_gpu": 4}))
     assert "DS104" in dsconf("ds.json", *consumer).stdout

@@ -12,26 +12,29 @@ from typing import Any
 import pytest
 from examples import EXAMPLES, PAGES, RULES, Example, examples_of, lint_json, sections
 
-from dsconf.config.derive import FACTS
-from dsconf.formats.deepspeed.keys import load_keys
+from dsconf.config.context import Context
 from dsconf.lint import schema, wrong_value
-from dsconf.lint.checks import CHECKS
 from dsconf.lint.compile import SCHEMA_KINDS, compile_rules, split_page
+from dsconf.lint.formats import NAMES, format_named
 from dsconf.lint.names import faults, leaves
 
 HEADINGS = ["What it catches", "Why it matters", "Bad", "Good", "References"]
 FAMILIES = {
-    "reading": 1,
-    "batch": 2,
-    "precision": 3,
-    "zero": 4,
-    "offload": 5,
-    "optimizer": 6,
-    "checkpoint": 7,
+    "reading": "DS1",
+    "batch": "DS2",
+    "precision": "DS3",
+    "zero": "DS4",
+    "offload": "DS5",
+    "optimizer": "DS6",
+    "checkpoint": "DS7",
+    "performance": "DS8",
+    "parallel": "DS9",
+    "accelerate": "AC",
+    "trainer": "TR",
+    "fsdp": "FS",
 }
-FAMILIES["performance"] = 8
-FAMILIES["parallel"] = 9
 ENTRIES = compile_rules(RULES)
+CHECKS = {name: check for format in NAMES for name, check in format_named(format).checks.items()}
 SERIOUS = ("error", "warning")
 
 
@@ -49,7 +52,7 @@ def facts_of(page: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.id)
 def test_example(example: Example, tmp_path: Path) -> None:
-    path = tmp_path / "ds_config.json"
+    path = tmp_path / example.file
     status, report = lint_json(path, *example.write(path))
     said = {finding["rule"] for finding in report["findings"]}
     serious = {finding["rule"] for finding in report["findings"] if finding["severity"] in SERIOUS}
@@ -83,15 +86,19 @@ def test_form(page: Path) -> None:
     assert [title for title, _ in sections(text)] == HEADINGS
     assert all(body.strip() for _, body in sections(text))
     assert {example.section for example in examples_of(page)} == {"Bad", "Good"}
-    assert re.fullmatch(r"DS[1-9]\d\d", facts["code"])
-    assert facts["code"][2] == str(FAMILIES[page.parent.name])
+    assert re.fullmatch(r"[A-Z]{2}[1-9]\d\d", facts["code"])
+    assert facts["code"].startswith(FAMILIES[page.parent.name])
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", facts["name"])
     assert len(facts["evidence"]) > 20
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=entry_id)
 def test_names_exist(entry: dict[str, Any]) -> None:
-    assert list(faults(entry, load_keys(), FACTS)) == []
+    assert set(entry["formats"]) <= set(NAMES)
+    for name in entry["formats"]:
+        format = format_named(name)
+        assert list(faults(entry, format.table(Context(), None), format.facts)) == []
+        assert entry["kind"] in ("when", *SCHEMA_KINDS, *format.checks) or "raised" in entry["kind"]
     assert not leaves(entry, "key") or entry["kind"] in (*SCHEMA_KINDS, *CHECKS)
 
 
@@ -110,7 +117,9 @@ def test_leaves_sees_everything() -> None:
 def test_names_of_keys_are_those_that_the_walk_provides(entry: dict[str, Any]) -> None:
     source = inspect.getsource(schema) + inspect.getsource(wrong_value)
     if entry["kind"] in CHECKS:
-        source = inspect.getsource(inspect.getmodule(CHECKS[entry["kind"]]))  # type: ignore[arg-type]
+        checks = [format_named(name).checks.get(entry["kind"]) for name in entry["formats"]]
+        modules = {inspect.getmodule(check) for check in checks if check}
+        source = "".join(inspect.getsource(module) for module in modules if module)
     for name in leaves(entry, "key"):
         assert f'"{name}":' in source
 
@@ -136,7 +145,7 @@ def test_fences_are_parsed(tmp_path: Path, info: str) -> None:
     assert bad.encoding == ("utf-16" if "encoding" in info else "utf-8")
 
 
-@pytest.mark.parametrize("info", ["yaml", "json args=8", 'json arg="--world-size 8"', 'jsonargs="x"'])
+@pytest.mark.parametrize("info", ["toml", "json args=8", 'json arg="--world-size 8"', 'jsonargs="x"'])
 def test_fences_that_would_never_run_are_refused(tmp_path: Path, info: str) -> None:
     page = tmp_path / "DS999-x.md"
     page.write_text(f"# x\n\n## Bad\n```{info}\n{{}}\n```\n")

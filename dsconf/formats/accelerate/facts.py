@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dsconf.config.effective import Reader
+from dsconf.config.fsdp import FSDP_FACTS
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.accelerate.live import SECTIONS, has_layout, launcher
+from dsconf.formats.accelerate.problems import PROBLEMS
 
 SIZES = tuple(
     f"parallelism_config.parallelism_config_{name}_size"
@@ -152,6 +154,8 @@ def mesh_product(read: Reader) -> object:
 
 
 FACTS: dict[str, Callable[[Reader], object]] = {
+    **FSDP_FACTS,
+    **PROBLEMS,
     "live_section": live_section,
     "fsdp_on": fsdp_on,
     "deepspeed_on": deepspeed_on,

@@ -11,7 +11,7 @@ from dsconf.document.node import Span
 from dsconf.lint.event import Event, Needs
 from dsconf.lint.words import Words
 
-_INLINE = {
+INLINE = {
     "gradient_accumulation_steps": "gradient_accumulation_steps",
     "gradient_clipping": "gradient_clipping",
     "zero_stage": "zero_optimization.stage",
@@ -33,7 +33,7 @@ def file_conflict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     mine = isinstance(named, str) and _same_file(named, config.document.path)
     if not mine and context.consumer != "trainer":
         return
-    fields = [f"deepspeed_config.{name}" for name in launch.deepspeed if name in _INLINE]
+    fields = [f"deepspeed_config.{name}" for name in launch.deepspeed if name in INLINE]
     if launch.mixed_precision is not None:
         fields.append("mixed_precision")
     if fields:
@@ -43,7 +43,7 @@ def file_conflict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
             "launch": launch.file,
             "known": context.consumer is not None or mine,
         }
-        paths = [_INLINE[name] for name in launch.deepspeed if name in _INLINE]
+        paths = [INLINE[name] for name in launch.deepspeed if name in INLINE]
         entry = next((entry for path in paths if (entry := config.entry(path))), None)
         span = (
             entry.span
@@ -77,7 +77,10 @@ def needs_zero_block(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     absent = "zero_optimization" not in root.members() and not config.may_hold("zero_optimization")
     if config.context.consumer in HUGGING_FACE and absent:
         yield Event(
-            "accelerate-needs-zero-block", "zero_optimization", Span(root.span.start, root.span.start + 1), {}
+            "accelerate-needs-zero-block",
+            "zero_optimization",
+            Span(root.span.start, root.span.start + 1),
+            {"file": None},
         )
 
 

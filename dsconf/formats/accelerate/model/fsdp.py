@@ -10,9 +10,9 @@ from dsconf.formats.section import Reads, Section
 Strategy = Literal["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"]
 
 
-def _usual(name: str, unit: str | None = None) -> Key:
+def _usual(name: str, unit: str | None = None, mistaken: tuple[str, ...] = ()) -> Key:
     """A key that is usually written with a prefix, and may be written without."""
-    return Key(aliases=(f"fsdp_{name}",), shown=f"fsdp_{name}", unit=unit)
+    return Key(aliases=(f"fsdp_{name}",), shown=f"fsdp_{name}", unit=unit, mistaken=mistaken)
 
 
 class Fsdp(Section):
@@ -32,7 +32,9 @@ class Fsdp(Section):
     ] = True
     """FSDP2: free the gathered parameters after the forward pass, and gather them again for the backward
     pass. FSDP1 has sharding_strategy instead."""
-    offload_params: Annotated[bool, _usual("offload_params"), Reads(way="flag")] = False
+    offload_params: Annotated[
+        bool, _usual("offload_params", mistaken=("fsdp_cpu_offload", "cpu_offload")), Reads(way="flag")
+    ] = False
     """Keep the parameters, the gradients and the optimizer's work on the CPU."""
     auto_wrap_policy: Annotated[
         Literal["TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"] | None,
@@ -41,7 +43,9 @@ class Fsdp(Section):
     ] = "NO_WRAP"
     """By what the model is cut into units that are gathered one at a time. NO_WRAP gathers the whole model
     at once."""
-    transformer_layer_cls_to_wrap: Annotated[str | None, _usual("transformer_layer_cls_to_wrap")] = None
+    transformer_layer_cls_to_wrap: Annotated[
+        str | None, _usual("transformer_layer_cls_to_wrap", mistaken=("fsdp_transformer_cls_names_to_wrap",))
+    ] = None
     """TRANSFORMER_BASED_WRAP: the classes that become units, with commas and no spaces between them. Left
     out, the model names them itself."""
     min_num_params: Annotated[
@@ -50,7 +54,7 @@ class Fsdp(Section):
     """SIZE_BASED_WRAP: the number of parameters from which on a module becomes a unit. 0 wraps nothing."""
     backward_prefetch: Annotated[
         Literal["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"] | None,
-        _usual("backward_prefetch"),
+        _usual("backward_prefetch", mistaken=("fsdp_backward_prefetch_policy",)),
         Reads(way="member", numbered=2),
     ] = "NO_PREFETCH"
     """FSDP1: when the next unit is gathered during the backward pass. FSDP2 drops it, but refuses a wrong
@@ -73,7 +77,9 @@ class Fsdp(Section):
     )
     """FSDP1: send the weights of the first rank to all others. It may not be false together with
     cpu_ram_efficient_loading, in FSDP2 either."""
-    activation_checkpointing: Annotated[bool, _usual("activation_checkpointing"), Reads(way="flag")] = False
+    activation_checkpointing: Annotated[
+        bool, _usual("activation_checkpointing", mistaken=("fsdp_gradient_checkpointing",)), Reads(way="flag")
+    ] = False
     """Compute the activations of each unit again in the backward pass instead of keeping them."""
     activation_checkpointing_offload: Annotated[
         bool, _usual("activation_checkpointing_offload"), Reads(way="flag")

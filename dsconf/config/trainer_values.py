@@ -1,0 +1,115 @@
+"""What becomes of values that TrainingArguments hands on to plugins of Accelerate, and of those that Axolotl checks.
+
+TrainingArguments reads each key of fsdp_config in a way of its own: as a word for true or false, as Python's truth
+value, as an exact word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dsconf.config.coerce import OTHER_READERS, Fails, Invalid, Node, coerce, expected
+
+_TRUE = ("y", "yes", "t", "true", "on", "1")
+_FALSE = ("n", "no", "f", "false", "off", "0")
+
+
+class _Refused(Exception):
+    pass
+
+
+def taken(node: Node, value: object) -> object | Invalid:
+    """What TrainingArguments makes of `value` in the key that `node` of a key table describes."""
+    fails: Fails = node.get("wrong_fails", "init")
+    try:
+        return _WAYS.get(node.get("way", "kept"), _kept)(node, value)
+    except (_Refused, TypeError, ValueError, OverflowError):
+        return Invalid(fails, expected(node))
+
+
+def checked(node: Node, value: object) -> object | Invalid:
+    """What pydantic makes of `value` where null says no more than leaving the key out."""
+    if value is None and node.get("nullable"):
+        return node.get("default")
+    return coerce(node, "pydantic", value, strict=True)
+
+
+def _kept(node: Node, value: object) -> object:
+    return value
+
+
+def _flag(node: Node, value: object) -> object:
+    """A value that is read as a word for true or false."""
+    text = str(value).lower()
+    if text not in _TRUE + _FALSE:
+        raise _Refused
+    return text in _TRUE
+
+
+def _truth(node: Node, value: object) -> object:
+    return bool(value)
+
+
+def _version(node: Node, value: Any) -> object:
+    """What Python's own int() makes of it; a version that nobody knows is let through as the older one."""
+    return 2 if int(value) == 2 else 1
+
+
+def _word(node: Node, value: object) -> object:
+    """One of the words, exactly."""
+    if value not in node["values"]:
+        raise _Refused
+    return value
+
+
+def _count(node: Node, value: Any) -> object:
+    """An integer, of which only a positive one is handed on."""
+    if value > 0 and not isinstance(value, int):
+        raise _Refused
+    return int(value) if value > 0 else 0
+
+
+def _names(node: Node, value: Any) -> object:
+    """Names in one text or a list."""
+    if value is not None and not isinstance(value, str):
+        ",".join(value)
+    return value
+
+
+def _prefetch(node: Node, value: object) -> object:
+    """A word in any case, or its number as text."""
+    if not isinstance(value, str):
+        raise _Refused
+    return _member(node, value)
+
+
+def _shards(node: Node, value: object) -> object:
+    """A word in any case, or its number as text; a number is let through, and then equal to none of them."""
+    if value is None:
+        return None
+    return _member(node, value) if isinstance(value, str) else value
+
+
+def _member(node: Node, value: str) -> object:
+    words, text = node["values"], value.upper()
+    if text.isdecimal():
+        if not 1 <= int(text) <= node["numbered"]:
+            raise _Refused
+        return words[int(text) - 1]
+    return _word(node, text)
+
+
+_WAYS: dict[str, Callable[[Node, Any], object]] = {
+    "flag": _flag,
+    "truth": _truth,
+    "version": _version,
+    "word": _word,
+    "count": _count,
+    "names": _names,
+    "prefetch": _prefetch,
+    "shards": _shards,
+}
+"""By the name that a key table gives it (`way`) how a value is read; any other is kept."""
+OTHER_READERS["trainer"] = taken
+OTHER_READERS["lax"] = checked

@@ -1,0 +1,1 @@
+"""Axolotl, which trains with Trainer what a YAML file describes."""

@@ -1,0 +1,18 @@
+"""The key table of LLaMA-Factory's config, generated from the model; it needs no pydantic to be read."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import Any
+
+KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json")  # noqa: PTH100, PTH118, PTH120
+
+
+@cache
+def load_keys() -> dict[str, Any]:
+    """The root of the table: see `dsconf.formats.table` for its nodes."""
+    with open(KEYS_FILE, encoding="utf-8") as handle:  # noqa: PTH123
+        table: dict[str, Any] = json.load(handle)
+    return table

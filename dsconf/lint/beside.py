@@ -1,0 +1,63 @@
+"""The DeepSpeed config that belongs to a file: the one that it names, or that stands in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from dsconf.config.context import Consumer
+from dsconf.config.effective import Config
+from dsconf.document.json_scanner import scan
+from dsconf.document.node import Document, Reading
+from dsconf.document.source import Unusable, read_text
+from dsconf.lint.consumer import config_of
+
+_NAMED_BY: dict[str, tuple[str, Consumer]] = {
+    "accelerate": ("deepspeed_config.deepspeed_config_file", "accelerate"),
+    "trainer": ("deepspeed", "trainer"),
+    "axolotl": ("deepspeed", "trainer"),
+    "llamafactory": ("dist_config.config_file", "accelerate"),
+}
+"""By format the key that names or holds a DeepSpeed config, and who reads that."""
+
+
+def file_named(config: Config) -> tuple[str, str | None] | None:
+    """The DeepSpeed config that a file names: the path as written, and where it is; None for that where it is not.
+
+    A path counts from the folder where the run is started, which nobody knows here: this folder is tried, then that of
+    the file. None where no path is named.
+    """
+    key = _NAMED_BY.get(config.format)
+    name = config.raw(key[0]) if key else None
+    if not isinstance(name, str) or not name.strip() or name.lstrip().startswith("{"):
+        return None
+    folder = os.path.dirname(config.document.path)  # noqa: PTH120
+    for path in (name, os.path.join(folder, name)):  # noqa: PTH118
+        if os.path.isfile(path):  # noqa: PTH113
+            return name, path
+    return name, None
+
+
+def configs_beside(config: Config) -> Mapping[str, Config]:
+    """The DeepSpeed config as `ds`, where there is one that can be read."""
+    document = _document(config)
+    if document is None:
+        return {}
+    context = config.context._replace(consumer=_NAMED_BY[config.format][1], guess=None)
+    return {"ds": config_of(document, context)}
+
+
+def _document(config: Config) -> Document | None:
+    entry = config.entry(_NAMED_BY[config.format][0]) if config.format in _NAMED_BY else None
+    if entry is not None and entry.node.kind == "object":
+        document = config.document
+        return Document(
+            document.path, document.text, Reading(entry.node, [], [], []), language=document.language
+        )
+    named = file_named(config)
+    if named is None or named[1] is None:
+        return None
+    try:
+        return scan(named[1], read_text(named[1]), reader="json")
+    except Unusable:
+        return None

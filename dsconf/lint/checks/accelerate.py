@@ -1,0 +1,78 @@
+"""The named checks over a file of `accelerate launch`, also together with the DeepSpeed JSON that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsconf.config.effective import Config, Facts
+from dsconf.document.node import Span
+from dsconf.lint.beside import file_named
+from dsconf.lint.checks import fsdp
+from dsconf.lint.checks.launch import INLINE
+from dsconf.lint.event import Event, Needs
+from dsconf.lint.words import Words
+
+_FILE = "deepspeed_config.deepspeed_config_file"
+
+
+def _names_a_file(config: Config, facts: Facts) -> bool:
+    return facts.value("live_section") == "deepspeed_config" and isinstance(config.raw(_FILE), str)
+
+
+def file_conflict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
+    """Fields that may not stand beside the name of a DeepSpeed JSON."""
+    if not _names_a_file(config, facts):
+        return
+    paths = [path for name in INLINE if config.raw(path := f"deepspeed_config.{name}") is not None]
+    if config.raw("mixed_precision") is not None:
+        paths.append("mixed_precision")
+    entries = [(path, entry) for path in paths if (entry := config.entry(path))]
+    if not entries:
+        return
+    ds = config.beside.get("ds")
+    elsewhere = tuple(
+        (ds.document, entry.span, f"where {path.rpartition('.')[2]} belongs")
+        for path, _ in entries
+        if ds is not None and (entry := ds.entry(INLINE.get(path.rpartition(".")[2], "")))
+    )
+    names = [path.rpartition(".")[2] for path, _ in entries]
+    named = config.entry(_FILE)
+    others = [(named.span, "the file")] if named else []
+    others += [(entry.span, "refused beside it") for _, entry in entries[1:]]
+    key = {"fields": Words(", ".join(names)), "many": len(names) > 1, "launch": None, "known": True}
+    path, entry = entries[0]
+    yield Event("accelerate-ds-file-conflict", path, entry.span, key, tuple(others), elsewhere)
+
+
+def needs_zero_block(config: Config, facts: Facts) -> Iterator[Event | Needs]:
+    """A named DeepSpeed JSON without zero_optimization."""
+    ds, entry = config.beside.get("ds"), config.entry(_FILE)
+    if ds is None or entry is None or not _names_a_file(config, facts):
+        return
+    root = ds.document.root
+    if not (ds.present("zero_optimization") or ds.may_hold("zero_optimization")):
+        elsewhere = (
+            (ds.document, Span(root.span.start, root.span.start + 1), "no zero_optimization in here"),
+        )
+        yield Event(
+            "accelerate-needs-zero-block", _FILE, entry.span, {"file": config.raw(_FILE)}, (), elsewhere
+        )
+
+
+def file_missing(config: Config, facts: Facts) -> Iterator[Event | Needs]:
+    """A named DeepSpeed config that is not where it may be."""
+    named = file_named(config)
+    if named is None or named[1] is not None:
+        return
+    path = next(path for path in (_FILE, "deepspeed") if config.raw(path) == named[0])
+    entry = config.entry(path)
+    if entry is not None:
+        yield Event("accelerate-ds-file-missing", path, entry.span, {"path": named[0]})
+
+
+CHECKS = {
+    **fsdp.CHECKS,
+    "accelerate-ds-file-conflict": file_conflict,
+    "accelerate-needs-zero-block": needs_zero_block,
+    "accelerate-ds-file-missing": file_missing,
+}

@@ -1,0 +1,51 @@
+"""The examples of the rules about Accelerate and FSDP, through the real launcher and the plugins of a worker."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from examples import EXAMPLES, Example, lint_json
+
+from .accelerating import launched, one_machine
+
+pytestmark = pytest.mark.oracle
+
+OPEN = ("AC126",)
+"""What lint leaves open, since it depends on where the run is started."""
+OF_ACCELERATE = [
+    example
+    for example in EXAMPLES
+    if example.language == "yaml"
+    and "distributed_type" in example.text
+    and example.page.parent.name != "reading"
+    and not example.page.name.startswith(OPEN)
+]
+MOMENTS = ("parse", "launch", "init")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def machine() -> Iterator[None]:
+    with one_machine():
+        yield
+
+
+@pytest.mark.parametrize("example", OF_ACCELERATE, ids=lambda example: example.id)
+def test_a_run_gets_as_far_as_lint_says(
+    example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / example.file
+    report = lint_json(path, *example.write(path))[1]
+    config = importlib.import_module("yaml").safe_load(example.text)
+    outcome = launched(config, tmp_path, whole=True)
+    said = {finding["fails"] for finding in report["findings"] if finding["severity"] == "error"}
+    wanted = next((moment for moment in MOMENTS if moment in said), None)
+    assert outcome.fails == wanted, outcome.error
+
+
+def test_there_are_examples_of_each_kind() -> None:
+    assert len(OF_ACCELERATE) > 50
+    assert {example.section for example in OF_ACCELERATE} == {"Bad", "Good"}

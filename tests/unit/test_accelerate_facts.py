@@ -79,6 +79,7 @@ DEEPSPEED: dict[str, object] = {"distributed_type": "DEEPSPEED"}
         ("processes", {"distributed_type": "NO"}, 1),
         ("machines", fsdp(), 1),
         ("machines", {**fsdp(), "num_machines": "2"}, UNKNOWN),
+        ("machines", {**fsdp(), "num_machines": True}, UNKNOWN),
         ("ds_file", {**DEEPSPEED, "deepspeed_config": {"deepspeed_config_file": "ds.json"}}, "ds.json"),
         ("ds_file", {**DEEPSPEED, "deepspeed_config": {"deepspeed_config_file": "none"}}, None),
         ("ds_file", {**fsdp(), "deepspeed_config": {"deepspeed_config_file": "ds.json"}}, None),

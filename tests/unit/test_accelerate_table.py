@@ -124,6 +124,21 @@ def read(path: str, **settings: object) -> bool:
             {"distributed_type": "NO", "parallelism_config": {"parallelism_config_tp_size": 2}},
             False,
         ),
+        *(
+            (
+                "parallelism_config.parallelism_config_sp_seq_length",
+                {
+                    "distributed_type": "DEEPSPEED",
+                    "parallelism_config": {"parallelism_config_sp_size": 2, **variable},
+                },
+                fixed,
+            )
+            for variable, fixed in (
+                ({}, False),
+                ({"parallelism_config_sp_seq_length_is_variable": "True"}, False),
+                ({"parallelism_config_sp_seq_length_is_variable": "yes"}, True),
+            )
+        ),
         ("fp8_config.fp8_backend", {"distributed_type": "NO", "mixed_precision": "FP8"}, True),
         ("fp8_config.fp8_backend", {"distributed_type": "NO", "mixed_precision": "bf16"}, False),
         ("num_processes", {"distributed_type": "NO"}, False),

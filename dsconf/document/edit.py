@@ -257,7 +257,7 @@ class Change:
             after = self._read(text)
         except Unusable as problem:
             raise EditError(problem.message) from None
-        if _tree(after, after.root, None) != _tree(self._document, self._document.root, self):
+        if value_tree(after, after.root) != value_tree(self._document, self._document.root, self):
             raise EditError("the text would hold something else")
         if _comments(after) != _comments(self._document):
             raise EditError("a comment would change")
@@ -278,13 +278,13 @@ class Change:
                 if start in self._set:
                     below = self._tree_of(self._set[start])
                 else:
-                    below = _tree(self._document, entry.node, self)
+                    below = value_tree(self._document, entry.node, self)
                 found.append((self._renamed.get(start, entry.key), below))
         return found if place is not None else found + added
 
     def _tree_of(self, value: object) -> object:
         document = self._read(f'{{"": {self._style.render(value, "", False)}\n}}')
-        return _tree(document, document.root.entries[0].node, None)
+        return value_tree(document, document.root.entries[0].node)
 
 
 def inside(text: str, node: Node) -> Span:
@@ -303,14 +303,14 @@ def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def _tree(document: Document, node: Node, change: Change | None) -> object:
+def value_tree(document: Document, node: Node, change: Change | None = None) -> object:
     """A value to compare by: keys in order, duplicates kept, numbers as they are spelt."""
     if node.kind == "object":
         if change is not None:
             return change.meant(node)
-        return [(entry.key, _tree(document, entry.node, None)) for entry in node.entries]
+        return [(entry.key, value_tree(document, entry.node)) for entry in node.entries]
     if node.kind == "array":
-        return ["array", *(_tree(document, element, change) for element in node.elements)]
+        return ["array", *(value_tree(document, element, change) for element in node.elements)]
     if node.kind in ("number", "unknown"):
         return node.kind, document.text[node.span.start : node.span.end]
     return node.kind, node.scalar

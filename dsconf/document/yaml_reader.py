@@ -30,6 +30,8 @@ _MOST = 100_000
 _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
 """Line ends for PyYAML, and for no editor."""
 _ANCHOR = re.compile(r"[&*][0-9A-Za-z_-]+(?=[\s,\]}]|\Z)")
+_NO_SPACE = re.compile(r"\w+:\S")
+_TO_COLON = re.compile(r"(?:\s|#[^\r\n]*)*:")
 _STUMBLES = (LookupError, ValueError, TypeError, AttributeError, AssertionError, NotImplementedError)
 """What the parser raises for some broken texts in the place of an error of its own."""
 
@@ -88,6 +90,8 @@ def _parsed(text: str, mask: Masked | None) -> Reading:
     root = builder.root
     if root is None or (root.kind == "null" and root.span.start == root.span.end):
         raise _error("the file holds no keys", len(text), len(text))
+    if root.kind == "string" and _NO_SPACE.match(str(root.scalar)):
+        raise _error('there is no space after the ":"', *root.span)
     if root.kind != "object":
         raise _error(f"the top level is {named(root)}, not keys with their values", *root.span)
     placeholders = sorted({*builder.placeholders, *(mask.placeholders if mask else ())})
@@ -145,7 +149,7 @@ class _Builder:
             raise _error(message, start, min(len(self.text), start + 3))
 
     def _scalar(self, event: Any) -> None:
-        start, end = self._after_properties(event), event.end_mark.index
+        start, end = self._place(event)
         value, style = str(event.value), event.style
         self.scalars.append((Span(start, end), style))
         if style in ("|", ">"):
@@ -191,6 +195,14 @@ class _Builder:
                     start = end if line_end < 0 else line_end
                 start += 1
         return int(min(start, end))
+
+    def _place(self, event: Any) -> Span:
+        """The place of a scalar; of one that is not written the end of the colon before it."""
+        span = Span(self._after_properties(event), event.end_mark.index)
+        if event.start_mark.index == span.end and self.frames and self.frames[-1].key is not None:
+            colon = _TO_COLON.match(self.text, self.end, span.end)
+            return Span(colon.end(), colon.end()) if colon else span
+        return span
 
     def _check_anchor(self, start: int) -> None:
         """Raises Unusable for a name of an anchor that PyYAML does not take."""

@@ -21,7 +21,7 @@ def edits_of(
     `key` is the offset at which the finding's own entry begins, None without one, and `doubled` whether the fix is
     meant for a key that is written twice. `read` parses a text as the file was parsed.
     """
-    change = Change(config.document, read)
+    change = _change(config.document, read)
     try:
         for operation, path, argument in operations:
             entry = None if path == "key" else config.entry(path)
@@ -32,6 +32,14 @@ def edits_of(
         return change.edits()
     except EditError:
         return None
+
+
+def _change(document: Document, read: Read) -> Change:
+    if document.language == "yaml":
+        from dsconf.document.yaml_edit import YamlChange  # few files need it
+
+        return YamlChange(document, read)
+    return Change(document, read)
 
 
 def _add(

@@ -117,7 +117,8 @@ def launched(
     launch = importlib.import_module("accelerate.commands.launch")
     path = folder / "accelerate.json"
     path.write_text(json.dumps(config), encoding="utf-8")
-    before = dict(os.environ)
+    before, place = dict(os.environ), Path.cwd()
+    os.chdir(folder)  # the launcher leaves the environment of several machines in a file
     env: dict[str, str] = {}
     fails = "parse"
     try:
@@ -135,6 +136,7 @@ def launched(
     except BaseException as error:  # argparse raises SystemExit
         return Outcome(fails, error, env)
     finally:
+        os.chdir(place)
         os.environ.clear()
         os.environ.update(before)
         _forget()

@@ -106,7 +106,7 @@ def evaluated(text: str) -> int:
     found = Verdicts(config, lambda: Counted(config, facts))
     Counted.number = 0
     for rule in RULES:
-        if rule["kind"] == "when":
+        if rule["kind"] == "when" and config.format in rule["formats"]:
             found.of(rule)
     return Counted.number
 

@@ -14,8 +14,16 @@ PACKAGE = Path(__file__).parents[2] / "dsconf"
 LONGEST_CHAIN = 7
 """Modules."""
 
+FORMATS = ("accelerate", "trainer", "axolotl", "llamafactory")
+"""Those that stand beside DeepSpeed's."""
 # Imports that the source makes by a computed name.
 COMPUTED = {
+    "dsconf.lint.formats": {
+        *(f"dsconf.formats.{name}.{part}" for name in FORMATS for part in ("keys", "facts")),
+        *(f"dsconf.lint.checks.{name}" for name in ("deepspeed", *FORMATS)),
+        "dsconf.config.derive",
+        "dsconf.formats.deepspeed.keys",
+    },
     "dsconf.cli": {f"dsconf.cli.{path.stem}" for path in (PACKAGE / "cli").glob("[a-z]*.py")}
     - {"dsconf.cli.options", "dsconf.cli.circumstances", "dsconf.cli.project", "dsconf.cli.per_file"},
     "dsconf.lint.report": {

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from dsconf.config.context import Context
 from dsconf.document.node import Document
 from dsconf.formats.accelerate.live import conditions
 
 NEWEST = "1.15.0"
 """The Accelerate that the table describes."""
 KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json")  # noqa: PTH100, PTH118, PTH120
+_ANY = Context()
 _OF_READING = ("type", "values", "items", "min", "way", "numbered", "wrong_fails")
 """What a node says of values that are read."""
 
@@ -26,12 +28,12 @@ def load_keys() -> dict[str, Any]:
     return table
 
 
-def table_for(document: Document) -> dict[str, Any]:
+def table_for(document: Document | None, context: Context = _ANY) -> dict[str, Any]:
     """The table as it holds for a file: a value that nobody will read in this file can't be wrong.
 
     It has the same paths as `load_keys()`.
     """
-    return _table(conditions(document.root.plain()))
+    return load_keys() if document is None else _table(conditions(document.root.plain()))
 
 
 @cache

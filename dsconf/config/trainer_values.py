@@ -26,7 +26,7 @@ class _Refused(Exception):
 def taken(node: Node, value: object) -> object | Invalid:
     """What TrainingArguments makes of `value` in the key that `node` of a key table describes."""
     try:
-        return _WAYS.get(node.get("way", "kept"), _kept)(node, value)
+        return WAYS.get(node.get("way", "kept"), _kept)(node, value)
     except _Refused as refused:
         return Invalid(refused.fails, expected(node))
     except (TypeError, ValueError, OverflowError):
@@ -107,7 +107,7 @@ def _member(node: Node, value: str) -> object:
     return _word(node, text)
 
 
-_WAYS: dict[str, Callable[[Node, Any], object]] = {
+WAYS: dict[str, Callable[[Node, Any], object]] = {
     "flag": _flag,
     "truth": _truth,
     "version": _version,

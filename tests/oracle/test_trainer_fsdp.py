@@ -15,7 +15,7 @@ from dsconf.config.effective import Config, Facts
 from dsconf.document.json_scanner import scan
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.trainer.facts import FACTS
-from dsconf.formats.trainer.keys import load_keys
+from dsconf.formats.trainer.keys import load_keys, table_for
 from dsconf.formats.trainer.live import conditions
 
 from .arguing import Outcome, one_machine, outcome
@@ -56,7 +56,7 @@ def machine() -> Iterator[None]:
 
 def config_of(values: Mapping[str, object]) -> Config:
     document = scan("arguments.json", json.dumps(values))
-    return Config(document, load_keys(), Context(), format="trainer")
+    return Config(document, table_for(document), Context(), format="trainer")
 
 
 def facts_of(values: Mapping[str, object]) -> Facts:
@@ -65,11 +65,8 @@ def facts_of(values: Mapping[str, object]) -> Facts:
 
 def problem(values: Mapping[str, Any], name: str) -> Invalid | None:
     """What the table says against the value of one key of fsdp_config, None where it is good or not read."""
-    section = load_keys()["keys"]["fsdp_config"]
-    spec = section["keys"][name]
-    if not {place["read_if"] for place in (section, spec) if "read_if" in place} <= conditions(values):
-        return None
-    found = coerce(spec, section["reader"], values["fsdp_config"][name])
+    section = config_of(values).table["keys"]["fsdp_config"]
+    found = coerce(section["keys"][name], section["reader"], values["fsdp_config"][name])
     return found if isinstance(found, Invalid) else None
 
 
@@ -125,7 +122,7 @@ def differences(values: Mapping[str, object], real: Outcome) -> Iterator[tuple[s
 
 @pytest.mark.parametrize("name", KEYS)
 def test_every_value_of_a_key(name: str, tmp_path: Path) -> None:
-    wrong = []
+    wrong: list[tuple[object, ...]] = []
     for version in VERSIONS if name != "version" else [{}]:
         for value in VALUES:
             values = {"fsdp": True, "fsdp_config": {**version, **BESIDE.get(name, {}), name: value}}
@@ -156,7 +153,7 @@ FORMS: list[object] = [
 
 @pytest.mark.parametrize("version", VERSIONS, ids=str)
 def test_every_form_of_fsdp(version: dict[str, object], tmp_path: Path) -> None:
-    wrong = []
+    wrong: list[tuple[object, ...]] = []
     for form in FORMS:
         for section in (version, {**version, "cpu_offload": False}):
             values = {"fsdp": form, "fsdp_config": section}

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
+from dsconf.config import trainer_values
 from dsconf.config.coerce import Invalid, coerce
 from dsconf.config.environment import WAYS
 from dsconf.config.tables import spec_at
@@ -34,7 +35,7 @@ def test_table_text_is_the_table() -> None:
 
 
 def test_every_way_is_known() -> None:
-    assert set(get_args(Way)) == set(WAYS)
+    assert set(get_args(Way)) == {*WAYS, *trainer_values.WAYS}
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,9 @@ import os
 from functools import cache
 from typing import Any
 
+import dsconf.config.trainer_values  # noqa: F401  # how its values are read
 from dsconf.config.context import Context
 from dsconf.document.node import Document
-
-import dsconf.config.trainer_values  # noqa: F401  # how its values are read
 
 KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json")  # noqa: PTH100, PTH118, PTH120
 

@@ -250,7 +250,7 @@ def test_placeholders_are_noted() -> None:
 
 def test_load_yaml() -> None:
     assert load_yaml("a: [1, no]\n") == {"a": [1, False]}
-    with pytest.raises(ValueError, match="line 2: there is"):
+    with pytest.raises(ValueError, match="line 2, column 5: there is"):
         load_yaml("a: 1\nb: c: d\n")
 
 

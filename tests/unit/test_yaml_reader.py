@@ -87,6 +87,7 @@ def differs(value: object, node: Node, path: str = "") -> str | None:
         ("---\na: 1\n...\n", [("a", "a", "1")]),
         ("{a: 1,\n b: }", [("a", "a", "1"), ("b", "b", "")]),
         ("{a:, b:}", [("a", "a", ""), ("b", "b", "")]),
+        ("l: [a: 1 , {b: 2}]\n", [("l", "l", "[a: 1 , {b: 2}]"), ("a", "a", "1"), ("b", "b", "2")]),
         ("a: 1\na: 2\n", [("a", "a", "1"), ("a", "a", "2")]),
     ],
 )  # fmt: skip
@@ -123,6 +124,11 @@ def test_merged_keys(text: str, value: object, places: list[str]) -> None:
 def test_what_is_merged_may_be_open() -> None:
     assert read("<<: '${X}'\na: 1\n").root.open
     assert not read("a: 1\n").root.open
+
+
+def test_a_pair_in_brackets_is_a_mapping() -> None:
+    pair, inner = read("l: [a: 1 , {b: 2}]\n").root.entries[0].node.elements
+    assert (pair.kind, pair.span, inner.span) == ("object", (4, 8), (11, 17))
 
 
 # --- comments ----------------------------------------------------------------------------------------------------
@@ -174,6 +180,7 @@ def test_comments(text: str, found: list[str] | None) -> None:
         ("\ta: 1\n", "a tab", "\t"),
         ("a: x\ty\n", "a tab", "\t"),
         ("a: *x\n", "stands for nothing", "*x"),
+        ("a: &x 1\nb: &x [2]\n", "before two values", None),
         ("a: &x [*x]\n", "within the value", "*x"),
         ("a: 1\n---\nb: 1\n", "a second document", "---"),
         ("- a\n", "an array", "- a"),
@@ -189,6 +196,7 @@ def test_comments(text: str, found: list[str] | None) -> None:
         (f"a: {'9' * 5000}\n", "5000 digits is too long", "9" * 5000),
         ("a: \x07\n", "can't stand in YAML", "\x07"),
         ("a: " + "[" * 201, "levels deep", "["),
+        ("a: &a " + "[" * 150 + "]" * 150 + "\nb: " + "[" * 60 + "*a" + "]" * 60, "levels deep", "*a"),
         ("a: &a [1]\n" + "".join(f"b{i}: &b{i} [{', '.join([f'*b{i - 1}' if i else '*a'] * 10)}]\n"
             for i in range(9)), "more than 100000 values", None),
         ("a: 1\n" * (1 << 18), "too large", None),
@@ -240,6 +248,12 @@ def test_any_text_is_read_or_unusable(text: str) -> None:
 )
 def test_templates(text: str, value: object) -> None:
     assert read(text).root.plain() == value
+
+
+@pytest.mark.parametrize("text", ["a: {% if x\n", "a: {{ x }} {% if x\nb: c: d\n", "a: {{ x }}: 1: 2\n"])
+def test_what_is_no_template_either(text: str) -> None:
+    with pytest.raises(Unusable):
+        read(text)
 
 
 def test_placeholders_are_noted() -> None:

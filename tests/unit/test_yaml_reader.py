@@ -147,6 +147,7 @@ def test_a_pair_in_brackets_is_a_mapping() -> None:
         ("a: {b: 1} # c\r\n# d\r\n", ["# c", "# d"]),
         ("a:\n  # c\n  - 1\n  #d\n", ["# c", "#d"]),
         ("a: 'it''s # x'\n", []),
+        ("# c\n'a': # d\n  'x'\n", ["# c", "# d"]),
         ("%YAML 1.1 # c\n---\na: 1\n", ["# c"]),
     ],
 )
@@ -181,6 +182,8 @@ def test_comments(text: str, found: list[str] | None) -> None:
         ("a: x\ty\n", "a tab", "\t"),
         ("a: *x\n", "stands for nothing", "*x"),
         ("a: &x 1\nb: &x [2]\n", "before two values", None),
+        ("a: &x.y [1]\n", "letters, digits", "&"),
+        ("a: *x.y\n", "letters, digits", "*"),
         ("a: &x [*x]\n", "within the value", "*x"),
         ("a: 1\n---\nb: 1\n", "a second document", "---"),
         ("- a\n", "an array", "- a"),
@@ -260,6 +263,18 @@ def test_placeholders_are_noted() -> None:
     text = "a: {{ x }}\nb: '${Y}'\n{% if x %}\n{% endif %}\n"
     assert [text[slice(*span)] for span in read("a: 1\n").placeholders] == []
     assert {text[slice(*span)] for span in read(text).placeholders} >= {"{{ x }}", "'${Y}'", "{% if x %}"}
+
+
+@pytest.mark.parametrize(
+    "text", ["!t {b: 1}", "!!set {b}", "!!omap [b: 1]", "!t [1]", "!t b", "'x\u2028y'", "2001-01-01"]
+)
+def test_what_json_has_no_value_for_is_open(text: str) -> None:
+    node = read(f"a: {text}\n").root.entries[0].node
+    assert (node.kind, node.entries, node.elements, node.scalar) == ("unknown", [], [], None)
+
+
+def test_an_exclamation_mark_alone_is_no_tag() -> None:
+    assert read("a: ! 5\nb: ! 'x'\n").root.plain() == {"a": 5, "b": "x"}
 
 
 def test_load_yaml() -> None:

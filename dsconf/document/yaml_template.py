@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import NamedTuple
 
 from dsconf.document.node import Span
@@ -17,14 +18,18 @@ class Masked(NamedTuple):
 
     text: str
     placeholders: list[Span]
+    """What is replaced, in order."""
     branches: list[Span]
-    """Where values stand that count only sometimes."""
+    """Where values stand that count only sometimes, in order."""
 
     def leaves_open(self, span: Span) -> bool:
         """Whether only filling in settles what stands there."""
-        return any(
-            each.start < span.end and span.start < each.end for each in (*self.placeholders, *self.branches)
-        )
+        return _touches(self.placeholders, span) or _touches(self.branches, span)
+
+
+def _touches(spans: list[Span], span: Span) -> bool:
+    after = bisect_left(spans, (span.end,))
+    return after > 0 and spans[after - 1].end > span.start
 
 
 def masked(text: str) -> Masked:
@@ -37,11 +42,13 @@ def masked(text: str) -> Masked:
         filling = "x"
         if sign.group() == "{%":
             after, now = skip_tag(text, start, depth)
+            if after is None:
+                break
             if now and not depth:
                 begun = start
             elif depth and not now:
                 found.branches.append(Span(begun, start))
-            filling, end, depth = (" ", after, now) if after is not None else ("x", end, now)
+            filling, end, depth = " ", after, now
         pieces += [text[at:start], _VISIBLE.sub(filling, text[start:end])]
         found.placeholders.append(Span(start, end))
         at = end

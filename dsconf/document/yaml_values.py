@@ -21,11 +21,7 @@ _FLOAT = re.compile(
     r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
     r"|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
-_DATE = re.compile(
-    r"(\d{4})-(\d\d?)-(\d\d?)(?:(?:[Tt]|[ \t]+)\d\d?:\d\d:\d\d(?:\.\d*)?(?:[ \t]*(?:Z|[-+]\d\d?(?::\d\d)?))?)?",
-    re.ASCII,
-)
-_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_DATE = r"(\d{4})-(\d\d?)-(\d\d?)(?:(?:[Tt]|[ \t]+)\d\d?:\d\d:\d\d(?:\.\d*)?(?:[ \t]*(?:Z|[-+]\d\d?(?::\d\d)?))?)?"
 _SPECIAL = ("<<", "=")
 """Text that PyYAML takes for tags of its own, which nothing constructs outside keys."""
 
@@ -41,8 +37,7 @@ def resolve(text: str) -> Resolved:
         return "number", _integer(text)
     if _FLOAT.fullmatch(text):
         return "number", _float(text)
-    if _is_date(text):
-        _check_day(text)
+    if text[4:5] == "-" and _is_date(text):
         return OPEN
     return OPEN if text in _SPECIAL else ("string", text)
 
@@ -110,16 +105,13 @@ def _signed(text: str) -> tuple[int, str]:
 
 
 def _is_date(text: str) -> bool:
-    match = _DATE.fullmatch(text)
-    return match is not None and (len(text) > 10 or _DAY.fullmatch(text) is not None)
-
-
-def _check_day(text: str) -> None:
-    import datetime  # few files have dates
+    match = re.fullmatch(_DATE, text, re.ASCII)  # few files have dates
+    if match is None or (match.end(3) == len(text) < 10):
+        return False
+    import datetime
 
     try:
-        match = _DATE.fullmatch(text)
-        assert match is not None
         datetime.date(int(match[1]), int(match[2]), int(match[3]))
     except ValueError:
         raise ValueError(f"{short(text)} reads as a date, and there is no such day") from None
+    return True

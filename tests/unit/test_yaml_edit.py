@@ -187,6 +187,7 @@ def test_several_at_once() -> None:
         ("a: # why\nb: 1\n", 2, "a: 2 # why\nb: 1\n"),
         ("a: 'x'\n", "it's", "a: 'it''s'\n"),
         ('a: "x"\n', "y", 'a: "y"\n'),
+        ("a: 'x'\n", "y\nz", 'a: "y\\nz"\n'),
         ("a: x\n", "no", 'a: "no"\n'),
         ("a: x\n", "FULL_SHARD", "a: FULL_SHARD\n"),
         ("a: x\n", "1e5", "a: 1e5\n"),

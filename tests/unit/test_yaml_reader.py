@@ -87,6 +87,7 @@ def differs(value: object, node: Node, path: str = "") -> str | None:
         ("---\na: 1\n...\n", [("a", "a", "1")]),
         ("{a: 1,\n b: }", [("a", "a", "1"), ("b", "b", "")]),
         ("{a:, b:}", [("a", "a", ""), ("b", "b", "")]),
+        ("l: [a: 1 , {b: 2}]\n", [("l", "l", "[a: 1 , {b: 2}]"), ("a", "a", "1"), ("b", "b", "2")]),
         ("a: 1\na: 2\n", [("a", "a", "1"), ("a", "a", "2")]),
     ],
 )  # fmt: skip
@@ -125,6 +126,11 @@ def test_what_is_merged_may_be_open() -> None:
     assert not read("a: 1\n").root.open
 
 
+def test_a_pair_in_brackets_is_a_mapping() -> None:
+    pair, inner = read("l: [a: 1 , {b: 2}]\n").root.entries[0].node.elements
+    assert (pair.kind, pair.span, inner.span) == ("object", (4, 8), (11, 17))
+
+
 # --- comments ----------------------------------------------------------------------------------------------------
 
 
@@ -141,6 +147,7 @@ def test_what_is_merged_may_be_open() -> None:
         ("a: {b: 1} # c\r\n# d\r\n", ["# c", "# d"]),
         ("a:\n  # c\n  - 1\n  #d\n", ["# c", "#d"]),
         ("a: 'it''s # x'\n", []),
+        ("# c\n'a': # d\n  'x'\n", ["# c", "# d"]),
         ("%YAML 1.1 # c\n---\na: 1\n", ["# c"]),
     ],
 )
@@ -174,6 +181,9 @@ def test_comments(text: str, found: list[str] | None) -> None:
         ("\ta: 1\n", "a tab", "\t"),
         ("a: x\ty\n", "a tab", "\t"),
         ("a: *x\n", "stands for nothing", "*x"),
+        ("a: &x 1\nb: &x [2]\n", "before two values", None),
+        ("a: &x.y [1]\n", "letters, digits", "&"),
+        ("a: *x.y\n", "letters, digits", "*"),
         ("a: &x [*x]\n", "within the value", "*x"),
         ("a: 1\n---\nb: 1\n", "a second document", "---"),
         ("- a\n", "an array", "- a"),
@@ -189,6 +199,7 @@ def test_comments(text: str, found: list[str] | None) -> None:
         (f"a: {'9' * 5000}\n", "5000 digits is too long", "9" * 5000),
         ("a: \x07\n", "can't stand in YAML", "\x07"),
         ("a: " + "[" * 201, "levels deep", "["),
+        ("a: &a " + "[" * 150 + "]" * 150 + "\nb: " + "[" * 60 + "*a" + "]" * 60, "levels deep", "*a"),
         ("a: &a [1]\n" + "".join(f"b{i}: &b{i} [{', '.join([f'*b{i - 1}' if i else '*a'] * 10)}]\n"
             for i in range(9)), "more than 100000 values", None),
         ("a: 1\n" * (1 << 18), "too large", None),
@@ -242,10 +253,28 @@ def test_templates(text: str, value: object) -> None:
     assert read(text).root.plain() == value
 
 
+@pytest.mark.parametrize("text", ["a: {% if x\n", "a: {{ x }} {% if x\nb: c: d\n", "a: {{ x }}: 1: 2\n"])
+def test_what_is_no_template_either(text: str) -> None:
+    with pytest.raises(Unusable):
+        read(text)
+
+
 def test_placeholders_are_noted() -> None:
     text = "a: {{ x }}\nb: '${Y}'\n{% if x %}\n{% endif %}\n"
     assert [text[slice(*span)] for span in read("a: 1\n").placeholders] == []
     assert {text[slice(*span)] for span in read(text).placeholders} >= {"{{ x }}", "'${Y}'", "{% if x %}"}
+
+
+@pytest.mark.parametrize(
+    "text", ["!t {b: 1}", "!!set {b}", "!!omap [b: 1]", "!t [1]", "!t b", "'x\u2028y'", "2001-01-01"]
+)
+def test_what_json_has_no_value_for_is_open(text: str) -> None:
+    node = read(f"a: {text}\n").root.entries[0].node
+    assert (node.kind, node.entries, node.elements, node.scalar) == ("unknown", [], [], None)
+
+
+def test_an_exclamation_mark_alone_is_no_tag() -> None:
+    assert read("a: ! 5\nb: ! 'x'\n").root.plain() == {"a": 5, "b": "x"}
 
 
 def test_load_yaml() -> None:

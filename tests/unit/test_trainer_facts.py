@@ -136,7 +136,11 @@ def test_llamafactory(name: str, settings: dict[str, Any], expected: object) -> 
         ("forward_prefetch", fsdp(forward_prefetch="maybe"), False),
         ("forward_prefetch", fsdp(forward_prefetch="maybe", version=1), True),
         ("transformer_layer_cls_to_wrap", fsdp(transformer_layer_cls_to_wrap=1), True),
-        ("transformer_layer_cls_to_wrap", fsdp(transformer_layer_cls_to_wrap=1, fsdp_auto_wrap_policy="NO_WRAP"), False),
+        (
+            "transformer_layer_cls_to_wrap",
+            fsdp(transformer_layer_cls_to_wrap=1, fsdp_auto_wrap_policy="NO_WRAP"),
+            False,
+        ),
         ("version", {"fsdp_config": {"version": "two"}}, True),
         ("version", {"output_dir": "o", "fsdp_config": {"version": "two"}}, False),
         ("state_dict_type", fsdp(state_dict_type="whole"), True),

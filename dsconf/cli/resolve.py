@@ -48,9 +48,7 @@ def command(source: str, show_all: bool, output_format: str, **options: Any) -> 
     """
     context = Circumstances(options).context(source)
     try:
-        found = [
-            piece.config for piece in opener(context).pieces(source, read_text(source), recognise=False)
-        ]
+        found = [piece.config for piece in opener(context).pieces(source, read_text(source), recognise=False)]
     except Unusable as problem:
         click.echo(reporter("full")([unusable_result(source, problem, load_rules(), context)]), err=True)
         raise SystemExit(2) from None

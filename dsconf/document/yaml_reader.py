@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from dsconf.document.node import Document, Entry, Kind, Node, Reading, Span
+from dsconf.document.node import Document, Entry, Kind, Node, Reading, Span, named
 from dsconf.document.source import Unusable
-from dsconf.document.strict_json import named
 from dsconf.document.template import is_open
 from dsconf.document.tokens import MAX_DEPTH, short
-from dsconf.document.yaml_comments import comments
-from dsconf.document.yaml_faults import fault_of
+from dsconf.document.yaml_comments import StrayTab, comments
+from dsconf.document.yaml_faults import TAB, fault_of
 from dsconf.document.yaml_values import OPEN, TAG, resolve, tagged
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ _MOST = 100_000
 _OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
 """Line ends for PyYAML, and for no editor."""
 _ANCHOR = re.compile(r"[&*][0-9A-Za-z_-]+(?=[\s,\]}]|\Z)")
+_FLOW_SIGNS = (",", "]", "}")
 _NO_SPACE = re.compile(r"\w+:\S")
 _TO_COLON = re.compile(r"(?:\s|#[^\r\n]*)*:")
 _STUMBLES = (LookupError, ValueError, TypeError, AttributeError, AssertionError, NotImplementedError)
@@ -57,8 +57,9 @@ def load_yaml(text: str) -> Any:
     try:
         return _read(text).root.plain()
     except Unusable as problem:
-        line = text.count("\n", 0, problem.span.start) + 1 if problem.span else 1
-        raise ValueError(f"line {line}: {problem.message}") from None
+        at = problem.span.start if problem.span else 0
+        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+        raise ValueError(f"line {line}, column {column}: {problem.message}") from None
 
 
 def _read(text: str) -> Reading:
@@ -84,7 +85,7 @@ def _parsed(text: str, mask: Masked | None) -> Reading:
         for event in yaml.parse(_OTHER_BREAKS.sub("\n", shown)):
             builder.take(event)
     except YAMLError as error:
-        raise fault_of(error, text) from None
+        raise Unusable("yaml-syntax", *fault_of(error, text)) from None
     except _STUMBLES as error:
         raise Unusable("yaml-syntax", f"this is not YAML: {error}", Span(0, min(1, len(text)))) from None
     root = builder.root
@@ -95,7 +96,10 @@ def _parsed(text: str, mask: Masked | None) -> Reading:
     if root.kind != "object":
         raise _error(f"the top level is {named(root)}, not keys with their values", *root.span)
     placeholders = sorted({*builder.placeholders, *(mask.placeholders if mask else ())})
-    return Reading(root, comments(shown, builder.scalars), placeholders, [])
+    try:
+        return Reading(root, comments(shown, builder.scalars), placeholders, [])
+    except StrayTab as tab:
+        raise Unusable("yaml-syntax", TAB, tab.span) from None
 
 
 class _Frame:
@@ -158,6 +162,8 @@ class _Builder:
         plain = style is None and tag is None
         self.end = end
         if self._expects_key():
+            if plain and value.endswith(":") and self.text[end : end + 1] in _FLOW_SIGNS:
+                value, end = value[:-1].rstrip(), end - 1  # PyYAML sees the colon there
             if self.mask and self.mask.leaves_open(Span(start, end)):
                 value = self.text[start:end]
             merge = (plain and value == "<<") or tag == f"{TAG}merge"

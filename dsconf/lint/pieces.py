@@ -74,9 +74,7 @@ class Opener:
     def _piece(self, document: Document, name: str, read: Read) -> Piece:
         """The Config of a document of another format than DeepSpeed's."""
         if name == FSDP_SECTION:
-            return Piece(
-                self._config(_as_section(document), "trainer"), lambda text: _as_section(read(text))
-            )
+            return Piece(self._config(_as_section(document), "trainer"), lambda text: _as_section(read(text)))
         return Piece(self._config(document, name), read)
 
     def _config(self, document: Document, name: str) -> Config:

@@ -17,6 +17,7 @@ from dsconf.lint.selection import Rule, exactness, unknown
 RULE = "unused-suppression"
 _MARK = re.compile(r"(?://|#|/\*)\s*dsconf:\s*")
 _FORM = re.compile(r"(ignore|ignore-file)\s*\[([^\]]*)\]")
+_DOCUMENT_START = re.compile(r"^---(?=\s)", re.MULTILINE)
 _BLANK = " \t"
 
 
@@ -98,7 +99,7 @@ def _comments(documents: Sequence[Document]) -> Iterator[_Comment]:
     document = documents[0]
     text, root = document.text, document.root
     first = root.entries[0].key_span.start if root.entries else root.span.end
-    others = _python_comments(document) if document.language == "python" else _json_comments(documents)
+    others = _python_comments(document) if document.language == "python" else _noted_comments(documents)
     for span in others:
         mark = _MARK.match(text, span.start, span.end)
         if mark is None:
@@ -122,13 +123,15 @@ def _comments(documents: Sequence[Document]) -> Iterator[_Comment]:
         yield comment
 
 
-def _json_comments(documents: Iterable[Document]) -> list[Span]:
-    return [
+def _noted_comments(documents: Iterable[Document]) -> list[Span]:
+    """The comments that the reader of JSON or YAML noted, once each: documents of one YAML file share them."""
+    spans = (
         relaxation.span
         for document in documents
         for relaxation in document.relaxations
         if relaxation.what == "a comment"
-    ]
+    )
+    return list(dict.fromkeys(spans))
 
 
 def _python_comments(document: Document) -> list[Span]:
@@ -152,6 +155,8 @@ def _line(document: Document, span: Span, comments: Sequence[Span]) -> int:
         return number
     at = span.end
     begins = {comment.start: comment.end for comment in comments}
+    if document.language == "yaml":
+        begins |= {mark.start(): mark.end() for mark in _DOCUMENT_START.finditer(document.text)}
     while at < len(document.text) and (document.text[at].isspace() or at in begins):
         at = begins.get(at, at + 1)
     return document.position(min(at, len(document.text)))[0]

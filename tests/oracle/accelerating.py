@@ -95,8 +95,15 @@ def one_machine() -> Iterator[None]:
         patch.setattr(torch.cuda, "current_device", lambda: 0)
         patch.setattr(plugins, "is_cuda_available", lambda: True)
         patch.setattr(accelerator, "is_bf16_available", lambda *_: True)
-        for name in ("get_grad_scaler", "get_fsdp2_grad_scaler"):
+        for name in (
+            "get_grad_scaler",
+            "get_fsdp2_grad_scaler",
+            "AORecipeKwargs",
+            "TERecipeKwargs",
+            "MSAMPRecipeKwargs",
+        ):
             patch.setattr(accelerator, name, lambda *_, **__: None)
+        patch.setattr(accelerator, "is_torchao_available", lambda: True)
         yield
 
 

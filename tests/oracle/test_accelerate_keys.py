@@ -32,6 +32,7 @@ WORDS: dict[str, list[object]] = {
         "torch", "Torch", "deepspeed", "allgather", "alltoall", "ALLTOALL", "sdpa", "eager", "flash_attention_3",
         "org/flash-attn2", "flash-attn",
     ],
+    "fp8_config": ["TE", "te", "AO", "MSAMP", "NO"],
     "": [
         "bf16", "BF16", "fp32", "bfloat16", "no", "MULTI_GPU", "fsdp", "FSDP2", "0,1", "LOCAL_MACHINE", "Inductor", -2,
     ],
@@ -144,8 +145,7 @@ MACHINES = {"num_machines": 2, "main_process_ip": "10.0.0.1", "main_process_port
     "key",
     [name for name in keys_of("deepspeed_config") if name.startswith("deepspeed_") and "_cls_" not in name],
 )
-def test_deepspeed_on_several_machines(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # the launcher writes the environment to a file
+def test_deepspeed_on_several_machines(key: str, tmp_path: Path) -> None:
     base = {"distributed_type": "DEEPSPEED", "num_processes": 16, **MACHINES, "deepspeed_config": {}}
     assert wrong_answers(base, f"deepspeed_config.{key}", tmp_path, worker=key.endswith("file")) == {}
 
@@ -178,5 +178,11 @@ def test_what_stands_for_a_section(distributed: str, key: str, tmp_path: Path) -
 def test_other_sections(section: str, tmp_path: Path) -> None:
     base = {"distributed_type": "FSDP", "num_processes": 8, "mixed_precision": "fp8"}
     # fp8_override_linear_precision is three values; the launcher takes the first three letters of a text too.
-    for key in {*keys_of(section)} - {"fp8_override_linear_precision"}:
+    for key in sorted({*keys_of(section)} - {"fp8_override_linear_precision", "fp8_backend"}):
         assert wrong_answers(base, f"{section}.{key}", tmp_path, worker=False) == {}, key
+
+
+@pytest.mark.parametrize("precision", ["fp8", "bf16"])
+def test_fp8_backend(precision: str, tmp_path: Path) -> None:
+    base = {"distributed_type": "MULTI_GPU", "num_processes": 8, "mixed_precision": precision}
+    assert wrong_answers(base, "fp8_config.fp8_backend", tmp_path) == {}

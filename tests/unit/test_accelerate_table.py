@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 import pytest
 
-from dsconf.config import trainer_values
 from dsconf.config.coerce import Invalid, coerce
 from dsconf.config.environment import WAYS
 from dsconf.config.tables import spec_at
@@ -35,7 +34,9 @@ def test_table_text_is_the_table() -> None:
 
 
 def test_every_way_is_known() -> None:
-    assert set(get_args(Way)) == {*WAYS, *trainer_values.WAYS}
+    used = {spec_at(load_keys(), path)[1].get("way", "text") for path in paths(load_keys())}
+    assert used == set(WAYS)
+    assert used <= set(get_args(Way))
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,23 @@ def read(path: str, **settings: object) -> bool:
             {"distributed_type": "NO", "parallelism_config": {"parallelism_config_tp_size": 2}},
             False,
         ),
+        *(
+            (
+                "parallelism_config.parallelism_config_sp_seq_length",
+                {
+                    "distributed_type": "DEEPSPEED",
+                    "parallelism_config": {"parallelism_config_sp_size": 2, **variable},
+                },
+                fixed,
+            )
+            for variable, fixed in (
+                ({}, False),
+                ({"parallelism_config_sp_seq_length_is_variable": "True"}, False),
+                ({"parallelism_config_sp_seq_length_is_variable": "yes"}, True),
+            )
+        ),
+        ("fp8_config.fp8_backend", {"distributed_type": "NO", "mixed_precision": "FP8"}, True),
+        ("fp8_config.fp8_backend", {"distributed_type": "NO", "mixed_precision": "bf16"}, False),
         ("num_processes", {"distributed_type": "NO"}, False),
         ("use_cpu", {"distributed_type": "NO"}, True),
         ("num_processes", {"distributed_type": "FSDP", "compute_environment": "AMAZON_SAGEMAKER"}, False),

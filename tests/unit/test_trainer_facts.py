@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from dsconf.config.coerce import Invalid, coerce
 from dsconf.config.context import Context
 from dsconf.config.effective import Config, Facts
+from dsconf.config.trainer_values import WAYS
 from dsconf.document.json_scanner import scan
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.axolotl.keys import load_keys as axolotl_keys
+from dsconf.formats.key import Way
 from dsconf.formats.trainer.keys import load_keys, table_for
 from dsconf.lint.formats import format_named
 
@@ -178,3 +180,10 @@ def test_the_other_arguments_may_be_anything() -> None:
     for table in (load_keys(), axolotl_keys()):
         assert table["open"]
         assert "open" not in table["keys"]["fsdp_config"]
+
+
+def test_every_way_to_read_a_value_is_used() -> None:
+    keys = load_keys()["keys"]
+    used = {spec["way"] for spec in (*keys.values(), *keys["fsdp_config"]["keys"].values()) if "way" in spec}
+    assert used == set(WAYS)
+    assert used <= set(get_args(Way))

@@ -26,7 +26,10 @@ def places(text: str) -> dict[str, tuple[str, str]]:
 
 
 def test_keywords_and_where_they_stand() -> None:
-    text = 'x = "é"; args = TrainingArguments(output_dir="ö",\n  fsdp = True, max_steps=-1, fsdp_config={"version": 2})\n'
+    text = (
+        'x = "é"; args = TrainingArguments(output_dir="ö",\n'
+        '  fsdp = True, max_steps=-1, fsdp_config={"version": 2})\n'
+    )
     assert only(text).plain() == {
         "output_dir": "ö", "fsdp": True, "max_steps": -1, "fsdp_config": {"version": 2},
     }  # fmt: skip

@@ -14,7 +14,7 @@ from dsconf.document.yaml_reader import scan_yaml
 from dsconf.lint.recognise import FSDP_SECTION, format_of
 
 IN_YAML = ".yaml", ".yml"
-OF_PROJECTS = {
+OF_PROJECTS: dict[str, set[str | None]] = {
     "axolotl-ai-cloud__axolotl": {"axolotl", None},
     "hiyouga__LLaMA-Factory": {"trainer"},
     "cambrian-mllm": {FSDP_SECTION},

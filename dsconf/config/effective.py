@@ -15,6 +15,10 @@ Origin = Literal[
 ]
 
 
+BESIDE = ("ds",)
+"""The names of Configs that may belong to another one."""
+
+
 class Value(NamedTuple):
     """An effective value (or UNKNOWN) and its origin.
 

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dsconf.config.effective import Config, Facts
+from dsconf.config.effective import BESIDE, Config, Facts
 from dsconf.config.tables import spec_at
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.arguments import scheduler_known
@@ -19,8 +19,6 @@ from dsconf.lint.optimizers import nearest_optimizer, nearest_scheduler
 from dsconf.lint.words import Words, show
 
 _Operation = Callable[["Scope", list[Any]], object]
-BESIDE = ("ds",)
-"""The names of Configs that may belong to another one."""
 
 
 class Scope:

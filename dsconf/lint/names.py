@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dsconf.config.context import Context, Gpu, Model
+from dsconf.config.effective import BESIDE
 from dsconf.config.tables import Spec, spec_at
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.lint.evaluate import BESIDE
 from dsconf.lint.nearest import nearest
 
 _OPERATORS = {

@@ -365,7 +365,7 @@ def test_what_may_stand_beside_the_file(field: str, monkeypatch: pytest.MonkeyPa
         refused = ""
     except ValueError as error:
         refused = str(error)
-    context = Context("trainer", 2, launch=load_launch(str(yaml)))
+    context = Context("trainer", 2, launch=load_launch(str(yaml), load_yaml))
     assert bool(said("accelerate-ds-file-conflict", BASE, context)) == bool(refused)
     assert ("will be ignored" in refused) == (field not in list(FIELDS)[8:])
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 
-from dsconf.cli.options import CONTEXT_NAMES, take_context
-from dsconf.config.context import Context
+from dsconf.cli.options import CONTEXT_NAMES
+from dsconf.config.context import Context, Gpu
 from dsconf.settings.find import Finder, read
 
 if TYPE_CHECKING:
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 _Arguments = ParamSpec("_Arguments")
 _Value = TypeVar("_Value")
+
+_PLAIN = (
+    "consumer", "world_size", "deepspeed_version", "gpus_per_node", "host_memory", "resume_world_size", "torch_version",
+    "accelerate_version", "transformers_version",
+)  # fmt: skip
+"""Options that are a field of the Context as they are given."""
 
 
 class Failed(click.ClickException):
@@ -95,3 +101,35 @@ class Circumstances:
             except click.BadParameter as error:
                 raise click.BadParameter(error.message, param_hint=f"--{key}") from None
         return options
+
+
+def take_context(options: dict[str, Any]) -> Context:
+    """The Context of the options that CONTEXT_NAMES lists, taken out of `options`. Raises BadParameter."""
+    context = Context(**{name: options.pop(name) for name in _PLAIN})
+    gpu, memory = options.pop("gpu"), options.pop("gpu_memory")
+    files = {name: options.pop(name) for name in ("model", "training_args", "launch_config")}
+    if gpu is not None:
+        from dsconf.config.gpus import gpu_named
+
+        try:
+            context = context._replace(gpu=gpu_named(gpu, memory))
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--gpu") from None
+    elif memory is not None:
+        context = context._replace(gpu=Gpu(f"GPU of {memory:g} GiB", memory, None))
+    return _with_files(context, files) if any(files.values()) else context
+
+
+def _with_files(context: Context, files: dict[str, str | None]) -> Context:
+    """The Context with what the files that options name say of it. Raises BadParameter."""
+    from dsconf.cli.files import load_launch, load_model, load_training_args  # only where one is given
+
+    model, training_args, launch_config = files["model"], files["training_args"], files["launch_config"]
+    if model is not None:
+        context = context._replace(model=load_model(model))
+    if training_args is not None:
+        context = context._replace(training_args=load_training_args(training_args))
+    if launch_config is not None:
+        launch = load_launch(launch_config)
+        context = context._replace(launch=launch, world_size=context.world_size or launch.num_processes)
+    return context

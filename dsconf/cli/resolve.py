@@ -17,9 +17,9 @@ from dsconf.document.source import Unusable, read_text
 from dsconf.formats.accelerate.launch import Row, exported
 from dsconf.formats.accelerate.plugins import parallelism, plugin
 from dsconf.lint.consumer import config_of
-from dsconf.lint.engine import unusable_result
+from dsconf.lint.engine import opener, unusable_result
 from dsconf.lint.index import load_rules
-from dsconf.lint.pieces import Skipped, pieces
+from dsconf.lint.pieces import Skipped
 from dsconf.lint.report import reporter
 
 _HEADINGS = {
@@ -48,7 +48,7 @@ def command(source: str, show_all: bool, output_format: str, **options: Any) -> 
     """
     context = Circumstances(options).context(source)
     try:
-        found = [piece.config for piece in pieces(source, read_text(source), context, recognise=False)]
+        found = [piece.config for piece in opener(context).pieces(source, read_text(source), recognise=False)]
     except Unusable as problem:
         click.echo(reporter("full")([unusable_result(source, problem, load_rules(), context)]), err=True)
         raise SystemExit(2) from None

@@ -16,16 +16,21 @@ _FALSE = ("n", "no", "f", "false", "off", "0")
 
 
 class _Refused(Exception):
-    pass
+    """The value fails, and when."""
+
+    def __init__(self, fails: Fails = "init") -> None:
+        super().__init__(fails)
+        self.fails: Fails = fails
 
 
 def taken(node: Node, value: object) -> object | Invalid:
     """What TrainingArguments makes of `value` in the key that `node` of a key table describes."""
-    fails: Fails = node.get("wrong_fails", "init")
     try:
-        return _WAYS.get(node.get("way", "kept"), _kept)(node, value)
-    except (_Refused, TypeError, ValueError, OverflowError):
-        return Invalid(fails, expected(node))
+        return WAYS.get(node.get("way", "kept"), _kept)(node, value)
+    except _Refused as refused:
+        return Invalid(refused.fails, expected(node))
+    except (TypeError, ValueError, OverflowError):
+        return Invalid("init", expected(node))
 
 
 def checked(node: Node, value: object) -> object | Invalid:
@@ -52,8 +57,8 @@ def _truth(node: Node, value: object) -> object:
 
 
 def _version(node: Node, value: Any) -> object:
-    """What Python's own int() makes of it; a version that nobody knows is let through as the older one."""
-    return 2 if int(value) == 2 else 1
+    """What Python's own int() makes of it; a version that there is not is let through."""
+    return int(value)
 
 
 def _word(node: Node, value: object) -> object:
@@ -85,10 +90,12 @@ def _prefetch(node: Node, value: object) -> object:
 
 
 def _shards(node: Node, value: object) -> object:
-    """A word in any case, or its number as text; a number is let through, and then equal to none of them."""
+    """A word in any case, or its number as text. A number is let through, and then equal to none of them."""
     if value is None:
         return None
-    return _member(node, value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        raise _Refused("step")
+    return _member(node, value)
 
 
 def _member(node: Node, value: str) -> object:
@@ -100,7 +107,7 @@ def _member(node: Node, value: str) -> object:
     return _word(node, text)
 
 
-_WAYS: dict[str, Callable[[Node, Any], object]] = {
+WAYS: dict[str, Callable[[Node, Any], object]] = {
     "flag": _flag,
     "truth": _truth,
     "version": _version,

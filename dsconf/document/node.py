@@ -82,6 +82,11 @@ class Node:
         return {entry.key: entry for entry in self.entries}
 
 
+def named(node: Node) -> str:
+    """The kind of a value in words."""
+    return {"array": "an array", "null": "null", "unknown": "a placeholder"}.get(node.kind, f"a {node.kind}")
+
+
 class Entry(NamedTuple):
     """One `"key": value` of an object."""
 

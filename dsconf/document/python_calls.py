@@ -15,9 +15,10 @@ _SUBCLASSES = (
 
 
 def training_arguments(text: str) -> list[Node]:
-    """The keywords of each call of TrainingArguments or a class of that kind, as an object, in the order of the text.
+    """The arguments of each call of TrainingArguments or a class of that kind, as an object, in the order of the text.
 
-    A keyword's value that is no literal is of the kind "unknown", and an object is open where a call unpacks `**`.
+    A value that is no literal is of the kind "unknown", and an object is open where a call unpacks something. Of the
+    arguments without a name only the first one counts, which is output_dir.
     Raises NotPython.
     """
     tree = parse_python(text)
@@ -46,6 +47,10 @@ def _called(call: ast.Call, aliases: set[str]) -> bool:
 def _object(call: ast.Call, places: Places) -> Node:
     found = Node("object", 0)
     found.span = places.span(call)
+    found.open = any(isinstance(argument, ast.Starred) for argument in call.args)
+    if call.args and not found.open:
+        value = plain_node(call.args[0], places)
+        found.entries.append(Entry("output_dir", value.span, value))
     for keyword in call.keywords:
         if keyword.arg is None:
             found.open = True

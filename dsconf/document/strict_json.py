@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from dsconf.document.node import Entry, Node, Reading, Relaxation, Span
+from dsconf.document.node import Entry, Node, Reading, Relaxation, Span, named
 from dsconf.document.source import Unusable
 from dsconf.document.tokens import (
     CLOSES,
@@ -275,8 +275,3 @@ class _Scanner:
     def _error(self, message: str, start: int, end: int | None = None) -> Unusable:
         span = Span(start, min(len(self.text), start + 1) if end is None else end)
         return Unusable("json-syntax", message, span)
-
-
-def named(node: Node) -> str:
-    """The kind of a value in words."""
-    return {"array": "an array", "null": "null", "unknown": "a placeholder"}.get(node.kind, f"a {node.kind}")

@@ -6,16 +6,23 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dsconf.document.node import Relaxation, Span
-from dsconf.document.source import Unusable
 
 _TOKEN = re.compile(r"[&*!%][^\s,\[\]{}]*|(?P<comment>\#[^\r\n]*)|(?P<tab>\t)")
 _HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(\#[^\r\n]*)?")
 
 
+class StrayTab(Exception):
+    """A tab where YAML wants spaces."""
+
+    def __init__(self, span: Span) -> None:
+        super().__init__(span)
+        self.span = span
+
+
 def comments(text: str, scalars: Iterable[tuple[Span, str | None]]) -> list[Relaxation]:
     """Every comment, in order. `scalars` are the places and styles of all scalars, in order.
 
-    Raises Unusable for a tab that is no part of a comment or of a text in quotes.
+    Raises StrayTab for a tab that is no part of a comment or of a text in quotes.
     """
     if "#" not in text and "\t" not in text:
         return []
@@ -25,8 +32,7 @@ def comments(text: str, scalars: Iterable[tuple[Span, str | None]]) -> list[Rela
             if match.lastgroup == "comment":
                 found.append(Relaxation("a comment", Span(*match.span())))
             elif match.lastgroup == "tab":
-                message = "a tab: YAML has spaces between its keys and values, and before them"
-                raise Unusable("yaml-syntax", message, Span(*match.span()))
+                raise StrayTab(Span(*match.span()))
     return found
 
 

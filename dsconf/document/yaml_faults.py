@@ -7,7 +7,6 @@ import re
 from ruamel.yaml.error import YAMLError
 
 from dsconf.document.node import Span
-from dsconf.document.source import Unusable
 
 _WORDS = (
     (
@@ -25,11 +24,11 @@ _WORDS = (
     ("found unknown escape character", 'this is no escape of a text in double quotes: write a backslash as "\\\\"'),
     ("special characters are not allowed", "this character can't stand in YAML"),
 )  # fmt: skip
-_TAB = "a tab: YAML has spaces between its keys and values, and before them"
+TAB = "a tab: YAML has spaces between its keys and values, and before them"
 
 
-def fault_of(error: YAMLError, text: str) -> Unusable:
-    """The error for people that a parser's error is, with the place."""
+def fault_of(error: YAMLError, text: str) -> tuple[str, Span]:
+    """A parser's error for people, and its place."""
     context = getattr(error, "context_mark", None)
     mark = getattr(error, "problem_mark", None) or context
     at = getattr(error, "position", 0) if mark is None else mark.index
@@ -39,9 +38,9 @@ def fault_of(error: YAMLError, text: str) -> Unusable:
         at = context.index
     span = Span(at, _end(text, at))
     if "cannot start any token" in problem and text[at : at + 1] == "\t":
-        return Unusable("yaml-syntax", _TAB, span)
+        return TAB, span
     message = next((words for sign, words in _WORDS if sign in problem), f"this is not YAML: {problem}")
-    return Unusable("yaml-syntax", message, span)
+    return message, span
 
 
 def _end(text: str, at: int) -> int:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dsconf.config.context import Consumer
 from dsconf.config.effective import Config
-from dsconf.document.json_scanner import scan
 from dsconf.document.node import Document, Reading
 from dsconf.document.source import Unusable, read_text
 from dsconf.lint.consumer import config_of
 
-_NAMED_BY: dict[str, tuple[str, Consumer]] = {
+NAMED_BY: dict[str, tuple[str, Consumer]] = {
     "accelerate": ("deepspeed_config.deepspeed_config_file", "accelerate"),
     "trainer": ("deepspeed", "trainer"),
     "axolotl": ("deepspeed", "trainer"),
@@ -27,7 +26,7 @@ def file_named(config: Config) -> tuple[str, str | None] | None:
     A path counts from the folder where the run is started, which nobody knows here: this folder is tried, then that of
     the file. None where no path is named.
     """
-    key = _NAMED_BY.get(config.format)
+    key = NAMED_BY.get(config.format)
     name = config.raw(key[0]) if key else None
     if not isinstance(name, str) or not name.strip() or name.lstrip().startswith("{"):
         return None
@@ -38,17 +37,17 @@ def file_named(config: Config) -> tuple[str, str | None] | None:
     return name, None
 
 
-def configs_beside(config: Config) -> Mapping[str, Config]:
-    """The DeepSpeed config as `ds`, where there is one that can be read."""
-    document = _document(config)
+def configs_beside(config: Config, scan: Callable[..., Document]) -> Mapping[str, Config]:
+    """The DeepSpeed config as `ds`, where there is one that can be read; `scan` reads JSON."""
+    document = _document(config, scan)
     if document is None:
         return {}
-    context = config.context._replace(consumer=_NAMED_BY[config.format][1], guess=None)
+    context = config.context._replace(consumer=NAMED_BY[config.format][1], guess=None)
     return {"ds": config_of(document, context)}
 
 
-def _document(config: Config) -> Document | None:
-    entry = config.entry(_NAMED_BY[config.format][0]) if config.format in _NAMED_BY else None
+def _document(config: Config, scan: Callable[..., Document]) -> Document | None:
+    entry = config.entry(NAMED_BY[config.format][0]) if config.format in NAMED_BY else None
     if entry is not None and entry.node.kind == "object":
         document = config.document
         return Document(

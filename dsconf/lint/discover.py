@@ -15,7 +15,8 @@ from dsconf.config.tables import Spec
 from dsconf.document.json_scanner import scan
 from dsconf.document.source import Unusable, read_text
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.lint.pieces import Skipped, is_yaml, pieces
+from dsconf.lint.engine import opener
+from dsconf.lint.pieces import Skipped, is_yaml
 from dsconf.lint.recognise import STRONG, format_of, shaped_like_deepspeed
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def looks_like_yaml_config(path: str, text: str) -> bool:
     if not _MENTIONS.search(text):
         return False
     try:
-        return bool(pieces(path, text, Context(), recognise=True))
+        return bool(opener(Context()).pieces(path, text, recognise=True))
     except (Unusable, Skipped):
         return False
 

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from dsconf.config.context import Context
+from dsconf.config.context import CONSUMER_NAMES, Context
 from dsconf.config.effective import Config
+from dsconf.document.json_scanner import Reader, scan
 from dsconf.document.node import UNKNOWN, Document, Node, Reading, Span
 from dsconf.document.source import Unusable, check_file, decode, read_text
 from dsconf.lint.evaluate import Scope
 from dsconf.lint.event import Event
 from dsconf.lint.finding import Finding, Fix, Related, Result, place_of, printable
 from dsconf.lint.formats import facts_of, format_named
-from dsconf.lint.pieces import Read, Skipped, parse, pieces
+from dsconf.lint.pieces import Opener, Read, Skipped
 from dsconf.lint.recognise import other_language
 from dsconf.lint.schema import events
 from dsconf.lint.verdicts import Verdicts
@@ -58,7 +59,7 @@ def lint_text(
     if recognise is None:
         recognise = context.consumer is None
     try:
-        found = pieces(path, text, context, recognise=recognise)
+        found = opener(context).pieces(path, text, recognise=recognise)
     except Unusable as problem:
         return unusable_result(path, problem, rules, context)
     except Skipped as reason:
@@ -83,6 +84,24 @@ def _merged(path: str, text: str, results: list[Result]) -> Result:
 def open_document(path: str, context: Context) -> Document:
     """The Document of a JSON file, as the consumer reads it. Raises Unusable where it can't."""
     return parse(path, read_text(path), context)
+
+
+def parse(path: str, text: str, context: Context, start: int = 0, end: int | None = None) -> Document:
+    """The Document of a JSON text, or of a piece of it, as the consumer reads it. Raises Unusable where it can't."""
+    consumer = context.consumer
+    reader: Reader = "any" if consumer is None else "hjson" if consumer == "deepspeed" else "json"
+    document = scan(path, text, start, end, reader=reader)
+    if document.relaxations and consumer is not None and reader == "json":
+        what, span = document.relaxations[0]
+        name = CONSUMER_NAMES[consumer]
+        message = f"{name} reads this file with json.load, which refuses {what}"
+        raise Unusable("json-syntax", message, span, document.text)
+    return document
+
+
+def opener(context: Context) -> Opener:
+    """What finds the Configs of files in a Context."""
+    return Opener(context, scan, parse)
 
 
 def lint_config(config: Config, rules: list[Rule], read: Read | None = None) -> Result:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 
 from dsconf.config.effective import Config
 from dsconf.document.edit import Change, EditError
 from dsconf.document.node import UNKNOWN, Document, Edit, Node
 
 Read = Callable[[str], Document]
+EDITORS = {"json": ("dsconf.document.edit", "Change"), "yaml": ("dsconf.document.yaml_edit", "YamlChange")}
+"""By language the module and the class that edit a text of it, looked up where there is something to fix."""
 Operation = tuple[str, str, object]
 """What to do with which key, and its new name, path or value."""
 
@@ -35,11 +38,10 @@ def edits_of(
 
 
 def _change(document: Document, read: Read) -> Change:
-    if document.language == "yaml":
-        from dsconf.document.yaml_edit import YamlChange  # few files need it
-
-        return YamlChange(document, read)
-    return Change(document, read)
+    """How a document of its language is edited."""
+    module, name = EDITORS[document.language]
+    change: Change = getattr(import_module(module), name)(document, read)
+    return change
 
 
 def _add(

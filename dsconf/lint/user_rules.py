@@ -63,7 +63,7 @@ def _rule(page: Path, others: Sequence[dict[str, Any]]) -> dict[str, Any]:
         raise RuleError(f"formats should be a list of {', '.join(sorted(formats))}, not {rule['formats']!r}")
     known = [format_named(name) for name in rule["formats"]]
     wrong = [
-        *(fault for each in known for fault in faults(rule, each.table(Context(), None), each.facts)),
+        *(fault for each in known for fault in faults(rule, each.table_for(None, Context()), each.facts)),
         *(f"no key.{name} in a condition" for name in leaves(rule, "key")),
     ]
     if wrong:

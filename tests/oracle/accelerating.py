@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-_FOREIGN = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MEGATRON_LM_")
+_VARIABLES = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_")
+"""What is looked at; Megatron-LM has variables of its own, of which dsconf says nothing."""
 _OF_A_WORKER = {"RANK": "0", "LOCAL_RANK": "0"}
 
 
@@ -75,7 +76,7 @@ def one_machine() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(_FOREIGN):
+            if name.startswith((*_VARIABLES, "MEGATRON_LM_")):
                 patch.delenv(name)
         patch.setattr("torch.distributed.launcher.api.LocalElasticAgent", agent)
         patch.setattr(launch, "subprocess", SimpleNamespace(Popen=popen, CalledProcessError=Exception))
@@ -94,8 +95,15 @@ def one_machine() -> Iterator[None]:
         patch.setattr(torch.cuda, "current_device", lambda: 0)
         patch.setattr(plugins, "is_cuda_available", lambda: True)
         patch.setattr(accelerator, "is_bf16_available", lambda *_: True)
-        for name in ("get_grad_scaler", "get_fsdp2_grad_scaler"):
+        for name in (
+            "get_grad_scaler",
+            "get_fsdp2_grad_scaler",
+            "AORecipeKwargs",
+            "TERecipeKwargs",
+            "MSAMPRecipeKwargs",
+        ):
             patch.setattr(accelerator, name, lambda *_, **__: None)
+        patch.setattr(accelerator, "is_torchao_available", lambda: True)
         yield
 
 
@@ -128,7 +136,7 @@ def launched(
         try:
             launch.launch_command(arguments)
         except _WorkersStart as start:
-            env = {name: text for name, text in start.env.items() if name.startswith(_FOREIGN)}
+            env = {name: text for name, text in start.env.items() if name.startswith(_VARIABLES)}
         fails = "init"
         return _worker(env, whole=whole) if worker else Outcome(None, None, env)
     except KeyboardInterrupt:
@@ -165,8 +173,9 @@ def _worker(env: Mapping[str, str], *, whole: bool) -> Outcome:
 def _initialize(plugin: Any) -> None:
     """What prepare() does with a plugin before it builds the engine: fill "auto", and let DeepSpeed read the rest."""
     filled = copy.deepcopy(plugin)
+    filled.deepspeed_config.setdefault("train_micro_batch_size_per_gpu", 1)
     batches = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "train_batch_size": 1}
-    del filled.deepspeed_config["train_batch_size"]
+    filled.deepspeed_config.pop("train_batch_size", None)
     filled.deepspeed_config_process(must_match=False, **batches, gradient_clipping=1.0)
     importlib.import_module("deepspeed.runtime.config").DeepSpeedConfig(filled.deepspeed_config)
 

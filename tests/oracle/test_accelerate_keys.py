@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,11 @@ from typing import Any
 import pytest
 
 from dsconf.config.coerce import Invalid, coerce
-from dsconf.config.context import Context
 from dsconf.config.effective import Config, Written
-from dsconf.document.json_scanner import scan
-from dsconf.formats.accelerate.keys import load_keys, table_for
-from dsconf.formats.accelerate.launch import environment
-from dsconf.formats.accelerate.plugins import parallelism, plugin
+from dsconf.formats.accelerate.keys import load_keys
 
-from .accelerating import Outcome, launched, one_machine
+from .accelerate_answers import config_of, differences
+from .accelerating import launched, one_machine
 
 pytestmark = pytest.mark.oracle
 
@@ -36,6 +32,7 @@ WORDS: dict[str, list[object]] = {
         "torch", "Torch", "deepspeed", "allgather", "alltoall", "ALLTOALL", "sdpa", "eager", "flash_attention_3",
         "org/flash-attn2", "flash-attn",
     ],
+    "fp8_config": ["TE", "te", "AO", "MSAMP", "NO"],
     "": [
         "bf16", "BF16", "fp32", "bfloat16", "no", "MULTI_GPU", "fsdp", "FSDP2", "0,1", "LOCAL_MACHINE", "Inductor", -2,
     ],
@@ -68,11 +65,6 @@ def keys_of(section: str) -> list[str]:
     return [name for name, spec in keys.items() if "alias" not in spec]
 
 
-def config_of(settings: Mapping[str, object]) -> Config:
-    document = scan("accelerate.json", json.dumps(settings), reader="json")
-    return Config(document, table_for(document), Context())
-
-
 def expected_failure(config: Config, path: str) -> str | None:
     """When the key table says that the value of a path fails."""
     item: Written = next(item for item in config.written if item.path == path)
@@ -80,40 +72,7 @@ def expected_failure(config: Config, path: str) -> str | None:
     return found.fails if isinstance(found, Invalid) else None
 
 
-def offloads(policy: Any) -> bool:
-    """Whether the cpu_offload of a plugin offloads: each version of FSDP has its own class."""
-    return (
-        bool(policy.offload_params) if hasattr(policy, "offload_params") else "CPU" in type(policy).__name__
-    )
-
-
-def member(value: Any) -> object:
-    return value.name.removeprefix("_") if hasattr(value, "name") else value
-
-
 TRUE = ("1", "y", "yes", "t", "true", "on")
-WRAPPING = {
-    "transformer_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-    "size_based_auto_wrap_policy": "SIZE_BASED_WRAP",
-}
-
-
-def fields(real: Any, names: list[str]) -> dict[str, object]:
-    """The fields of a real plugin, as `plugin` writes them."""
-    found = {name: getattr(real, name) for name in names}
-    if "cpu_offload" in found:
-        found["cpu_offload"] = offloads(found["cpu_offload"])
-        policy = found["mixed_precision_policy"]
-        found["mixed_precision_policy"] = str(policy.param_dtype).removeprefix("torch.") if policy else None
-        wrapping = found["auto_wrap_policy"]
-        found["auto_wrap_policy"] = WRAPPING[wrapping.__name__] if wrapping else None
-    return {name: member(value) for name, value in found.items()}
-
-
-def layout_fields(real: Any, names: list[str]) -> dict[str, object]:
-    """The fields of a real ParallelismConfig, as `parallelism` writes them."""
-    parts = [part for part in (real, real.cp_handler, real.sp_handler) if part is not None]
-    return {name: next(getattr(part, name) for part in parts if hasattr(part, name)) for name in names}
 
 
 def difference(settings: Mapping[str, object], path: str, folder: Path, *, worker: bool) -> object:
@@ -122,27 +81,7 @@ def difference(settings: Mapping[str, object], path: str, folder: Path, *, worke
     told = expected_failure(config, path) or fails_otherwise(settings, path)
     if real.fails != told:
         return real.fails, real.error, told
-    return _differences(config, real, worker=worker)
-
-
-def _differences(config: Config, real: Outcome, *, worker: bool) -> object:
-    if real.env:
-        exported = environment(config)
-        if exported != real.env:
-            return set(exported.items()) ^ set(real.env.items())
-    if real.fails or not worker:
-        return None
-    for rows, plugged, read in (
-        (plugin(config), real.fsdp or real.deepspeed, fields),
-        (parallelism(config), real.layout, layout_fields),
-    ):
-        assert bool(rows) == (plugged is not None)
-        if rows:
-            told = {row.name: row.value for row in rows}
-            got = read(plugged, list(told))
-            if repr(told) != repr(got):
-                return told, got
-    return None
+    return differences(config, real, worker=worker)
 
 
 def wrong_answers(
@@ -206,8 +145,7 @@ MACHINES = {"num_machines": 2, "main_process_ip": "10.0.0.1", "main_process_port
     "key",
     [name for name in keys_of("deepspeed_config") if name.startswith("deepspeed_") and "_cls_" not in name],
 )
-def test_deepspeed_on_several_machines(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # the launcher writes the environment to a file
+def test_deepspeed_on_several_machines(key: str, tmp_path: Path) -> None:
     base = {"distributed_type": "DEEPSPEED", "num_processes": 16, **MACHINES, "deepspeed_config": {}}
     assert wrong_answers(base, f"deepspeed_config.{key}", tmp_path, worker=key.endswith("file")) == {}
 
@@ -240,5 +178,11 @@ def test_what_stands_for_a_section(distributed: str, key: str, tmp_path: Path) -
 def test_other_sections(section: str, tmp_path: Path) -> None:
     base = {"distributed_type": "FSDP", "num_processes": 8, "mixed_precision": "fp8"}
     # fp8_override_linear_precision is three values; the launcher takes the first three letters of a text too.
-    for key in {*keys_of(section)} - {"fp8_override_linear_precision"}:
+    for key in sorted({*keys_of(section)} - {"fp8_override_linear_precision", "fp8_backend"}):
         assert wrong_answers(base, f"{section}.{key}", tmp_path, worker=False) == {}, key
+
+
+@pytest.mark.parametrize("precision", ["fp8", "bf16"])
+def test_fp8_backend(precision: str, tmp_path: Path) -> None:
+    base = {"distributed_type": "MULTI_GPU", "num_processes": 8, "mixed_precision": precision}
+    assert wrong_answers(base, "fp8_config.fp8_backend", tmp_path) == {}

@@ -14,8 +14,17 @@ PACKAGE = Path(__file__).parents[2] / "dsconf"
 LONGEST_CHAIN = 7
 """Modules."""
 
+FORMATS = ("accelerate", "trainer", "axolotl", "llamafactory")
+"""Those that stand beside DeepSpeed's."""
 # Imports that the source makes by a computed name.
 COMPUTED = {
+    "dsconf.lint.fixes": {"dsconf.document.edit", "dsconf.document.yaml_edit"},
+    "dsconf.lint.formats": {
+        *(f"dsconf.formats.{name}.{part}" for name in FORMATS for part in ("keys", "facts")),
+        *(f"dsconf.lint.checks.{name}" for name in ("deepspeed", *FORMATS)),
+        "dsconf.config.derive",
+        "dsconf.formats.deepspeed.keys",
+    },
     "dsconf.cli": {f"dsconf.cli.{path.stem}" for path in (PACKAGE / "cli").glob("[a-z]*.py")}
     - {"dsconf.cli.options", "dsconf.cli.circumstances", "dsconf.cli.project", "dsconf.cli.per_file"},
     "dsconf.lint.report": {
@@ -148,7 +157,7 @@ def test_imports_go_downwards(module: str) -> None:
         assert LAYERS.index(layer(below)) <= LAYERS.index(layer(module)), f"{module} imports {below}"
 
 
-SHARED = LEAVES | {"dsconf.formats.reading", "dsconf.formats.choices", "dsconf.formats.section"}
+SHARED = LEAVES | {f"dsconf.formats.{name}" for name in ("reading", "choices", "section", "pruning")}
 """What all formats use."""
 GENERATOR = "dsconf.formats.table"
 """It writes the key tables of all formats."""
@@ -195,7 +204,6 @@ def test_the_lint_path_is_light() -> None:
     assert {
         "dsconf.cli",
         "dsconf.lint.engine",
-        "dsconf.config.derive",
         "dsconf.document.json_scanner",
     } <= path
     later = {"cli.translate", "lint.compile", "plan", "settings.load", "lint.suppress", "lint.baseline"}

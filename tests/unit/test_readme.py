@@ -52,6 +52,6 @@ def test_the_list_of_rules_is_that_of_the_pages() -> None:
     """`./dev artefacts` writes it."""
     written = rules_table.PAGE.read_text(encoding="utf-8")
     assert written == rules_table.page()
-    assert sorted(re.findall(r"^\| \[(DS\d+)\]", written, re.MULTILINE)) == sorted(
+    assert sorted(re.findall(r"^\| \[([A-Z]{2}\d+)\]", written, re.MULTILINE)) == sorted(
         page.stem[:5] for page in PAGES
     )

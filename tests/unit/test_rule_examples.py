@@ -97,8 +97,8 @@ def test_names_exist(entry: dict[str, Any]) -> None:
     assert set(entry["formats"]) <= set(NAMES)
     for name in entry["formats"]:
         format = format_named(name)
-        assert list(faults(entry, format.table(Context(), None), format.facts)) == []
-        assert entry["kind"] in ("when", *SCHEMA_KINDS, *format.checks) or "raised" in entry["kind"]
+        assert list(faults(entry, format.table_for(None, Context()), format.facts)) == []
+        assert entry["kind"] in ("when", "reader", "suppression", *SCHEMA_KINDS, *format.checks)
     assert not leaves(entry, "key") or entry["kind"] in (*SCHEMA_KINDS, *CHECKS)
 
 

@@ -76,8 +76,16 @@ def test_two_folders() -> None:
         ('code = "ACME100"', "code = 100", "the code should be two capital letters"),
         ('message = "our', 'massage = "our', "unknown field massage"),
         ('formats = ["deepspeed"]\n', "", "missing field formats"),
-        ('["deepspeed"]', '["deepsped"]', "formats should be a list of accelerate, axolotl, deepspeed, llamafactory, trainer, not ['deepsped']"),
-        ('["deepspeed"]', '"deepspeed"', "formats should be a list of accelerate, axolotl, deepspeed, llamafactory, trainer, not 'deepspeed'"),
+        (
+            '["deepspeed"]',
+            '["deepsped"]',
+            "formats should be a list of accelerate, axolotl, deepspeed, llamafactory, trainer, not ['deepsped']",
+        ),
+        (
+            '["deepspeed"]',
+            '"deepspeed"',
+            "formats should be a list of accelerate, axolotl, deepspeed, llamafactory, trainer, not 'deepspeed'",
+        ),
         ('when = "zero', 'schema = "unknown-key" #', "a rule of your own has a condition (when)"),
         ("\nwhen = ", "\n# ", "a rule has one of: when"),
         (".stage == 2", ".stag == 2", "no key zero_optimization.stag: did you mean zero_optimization.stage?"),

@@ -279,7 +279,7 @@ def test_an_exclamation_mark_alone_is_no_tag() -> None:
 
 def test_load_yaml() -> None:
     assert load_yaml("a: [1, no]\n") == {"a": [1, False]}
-    with pytest.raises(ValueError, match="line 2: there is"):
+    with pytest.raises(ValueError, match="line 2, column 5: there is"):
         load_yaml("a: 1\nb: c: d\n")
 
 

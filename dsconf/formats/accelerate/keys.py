@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from dsconf.config.context import Context
 from dsconf.document.node import Document
 from dsconf.formats.accelerate.live import conditions
+from dsconf.formats.pruning import pruned
 
 NEWEST = "1.15.0"
 """The Accelerate that the table describes."""
 KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json")  # noqa: PTH100, PTH118, PTH120
-_OF_READING = ("type", "values", "items", "min", "way", "numbered", "wrong_fails")
-"""What a node says of values that are read."""
+_ANY = Context()
 
 
 @cache
@@ -26,29 +26,16 @@ def load_keys() -> dict[str, Any]:
     return table
 
 
-def table_for(document: Document) -> dict[str, Any]:
+def table_for(document: Document | None, context: Context = _ANY) -> dict[str, Any]:
     """The table as it holds for a file: a value that nobody will read in this file can't be wrong.
 
     It has the same paths as `load_keys()`.
     """
-    return _table(conditions(document.root.plain()))
+    return load_keys() if document is None else _table(conditions(document.root.plain()))
 
 
 @cache
 def _table(hold: frozenset[str]) -> dict[str, Any]:
-    table = _pruned(load_keys(), hold, read=True)
+    table = pruned(load_keys(), hold)
     # SageMaker has many keys of its own.
     return {**table, "unknown": "ignored"} if "sagemaker" in hold else table
-
-
-def _pruned(node: Mapping[str, Any], hold: frozenset[str], *, read: bool) -> dict[str, Any]:
-    read = read and node.get("read_if", "") in {"", *hold}
-    if "alias" in node:
-        return dict(node)
-    if "keys" not in node:
-        if read:
-            return dict(node)
-        return {"type": "any", **{name: said for name, said in node.items() if name not in _OF_READING}}
-    if not read:
-        node = {**node, "way": "section"}  # whatever stands there is passed over
-    return {**node, "keys": {name: _pruned(below, hold, read=read) for name, below in node["keys"].items()}}

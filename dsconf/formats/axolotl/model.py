@@ -81,7 +81,7 @@ class AxolotlConfig(Section):
 
     base_model: Annotated[str | None, Key()] = None
     """The model to train."""
-    deepspeed: Annotated[str | dict[str, Any] | None, Key(), Reads(unset=True)] = None
+    deepspeed: Annotated[dict[str, Any] | str | None, Key(), Reads(unset=True)] = None
     """A DeepSpeed config, or the name of its JSON file: turns DeepSpeed on."""
     fsdp: Annotated[list[str] | None, Key(status="deprecated", replacement="fsdp_config")] = None
     """The old way to turn FSDP on: full_shard, auto_wrap, offload."""

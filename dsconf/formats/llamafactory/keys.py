@@ -7,6 +7,9 @@ import os
 from functools import cache
 from typing import Any
 
+from dsconf.config.context import Context
+from dsconf.document.node import Document
+
 KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json")  # noqa: PTH100, PTH118, PTH120
 
 
@@ -16,3 +19,8 @@ def load_keys() -> dict[str, Any]:
     with open(KEYS_FILE, encoding="utf-8") as handle:  # noqa: PTH123
         table: dict[str, Any] = json.load(handle)
     return table
+
+
+def table_for(document: Document | None, context: Context) -> dict[str, Any]:
+    """The table as it holds for a file."""
+    return load_keys()

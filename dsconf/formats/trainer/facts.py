@@ -83,7 +83,8 @@ def deepspeed_on(read: Reader) -> object:
 
 
 def _version(read: Reader) -> object:
-    return read.value("fsdp_config.version")
+    version = read.value("fsdp_config.version")
+    return version if version in (1, 2) else UNKNOWN
 
 
 def _of_fsdp(function: Callable[[Reader], object]) -> Callable[[Reader], object]:
@@ -91,6 +92,16 @@ def _of_fsdp(function: Callable[[Reader], object]) -> Callable[[Reader], object]
         return function(read) if read.fact("fsdp_on") is True else UNKNOWN
 
     return fact
+
+
+def strategy_refused(read: Reader) -> object:
+    """Whether FSDP1 fails for reshard_after_forward, which has to be a strategy or its number, and has no effect."""
+    raw = read.written("fsdp_config.reshard_after_forward")
+    if raw is UNKNOWN or read.fact("fsdp_version") != 1:
+        return UNKNOWN
+    text = str(raw).upper()
+    fits = text in STRATEGIES or (text.isdecimal() and 1 <= int(text) <= len(STRATEGIES))
+    return read.present("fsdp_config.reshard_after_forward") and not fits
 
 
 def _offload(read: Reader) -> object:
@@ -108,7 +119,7 @@ def _state_dict_type(read: Reader) -> object:
     if value is None:
         version = _version(read)
         return UNKNOWN if version is UNKNOWN else "FULL_STATE_DICT" if version == 1 else "SHARDED_STATE_DICT"
-    return value if isinstance(value, str) else UNKNOWN
+    return value
 
 
 def _number(read: Reader) -> object:
@@ -147,6 +158,7 @@ FACTS: dict[str, Callable[[Reader], object]] = {
     "min_num_params": _of_fsdp(_number),
     "state_dict_type": _of_fsdp(_state_dict_type),
     "ram_efficient": _of_fsdp(lambda read: read.value("fsdp_config.cpu_ram_efficient_loading")),
+    "strategy_refused": strategy_refused,
     "offload_text": offload_text,
     "offload_text_written": offload_text_written,
     "empty_section": empty_section,

@@ -8,8 +8,13 @@ from functools import cache
 from typing import Any
 
 import dsconf.config.trainer_values  # noqa: F401  # how its values are read
+from dsconf.config.context import Context
+from dsconf.document.node import Document
+from dsconf.formats.pruning import pruned
+from dsconf.formats.trainer.live import conditions
 
 KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json")  # noqa: PTH100, PTH118, PTH120
+_ANY = Context()
 
 
 @cache
@@ -18,3 +23,13 @@ def load_keys() -> dict[str, Any]:
     with open(KEYS_FILE, encoding="utf-8") as handle:  # noqa: PTH123
         table: dict[str, Any] = json.load(handle)
     return table
+
+
+def table_for(document: Document | None, context: Context = _ANY) -> dict[str, Any]:
+    """The table as it holds for a file: a value that nobody will read in this file can't be wrong."""
+    return load_keys() if document is None else _table(conditions(document.root.plain()))
+
+
+@cache
+def _table(hold: frozenset[str]) -> dict[str, Any]:
+    return pruned(load_keys(), hold)

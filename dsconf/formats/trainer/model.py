@@ -166,7 +166,7 @@ class TrainerConfig(Section):
     """Write on each machine, not only on the first one."""
     load_best_model_at_end: Annotated[bool, Key()] = False
     """Load the best checkpoint when the training is over."""
-    resume_from_checkpoint: Annotated[str | bool | None, Key()] = None
+    resume_from_checkpoint: Annotated[bool | str | None, Key()] = None
     """A checkpoint to go on from."""
     ddp_backend: Annotated[str | None, Key()] = None
     """The backend of torch.distributed."""

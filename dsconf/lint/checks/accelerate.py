@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dsconf.config.effective import Config, Facts
 from dsconf.document.node import Span
-from dsconf.lint.beside import file_named
 from dsconf.lint.checks import fsdp
+from dsconf.lint.checks.files import file_missing
 from dsconf.lint.checks.launch import INLINE
 from dsconf.lint.event import Event, Needs
 from dsconf.lint.words import Words
@@ -57,17 +57,6 @@ def needs_zero_block(config: Config, facts: Facts) -> Iterator[Event | Needs]:
         yield Event(
             "accelerate-needs-zero-block", _FILE, entry.span, {"file": config.raw(_FILE)}, (), elsewhere
         )
-
-
-def file_missing(config: Config, facts: Facts) -> Iterator[Event | Needs]:
-    """A named DeepSpeed config that is not where it may be."""
-    named = file_named(config)
-    if named is None or named[1] is not None:
-        return
-    path = next(path for path in (_FILE, "deepspeed") if config.raw(path) == named[0])
-    entry = config.entry(path)
-    if entry is not None:
-        yield Event("accelerate-ds-file-missing", path, entry.span, {"path": named[0]})
 
 
 CHECKS = {

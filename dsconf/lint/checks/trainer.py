@@ -1,7 +1,8 @@
-"""The named checks over TrainingArguments, and over files of trainers that are built on them."""
+"""The named checks over TrainingArguments."""
 
 from __future__ import annotations
 
 from dsconf.lint.checks import fsdp
+from dsconf.lint.checks.files import file_missing
 
-CHECKS = {**fsdp.CHECKS}
+CHECKS = {**fsdp.CHECKS, "accelerate-ds-file-missing": file_missing}

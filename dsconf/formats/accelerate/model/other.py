@@ -44,8 +44,10 @@ class Fp8(Section):
     reader = "environment"
     read_if = "fp8"
 
-    fp8_backend: Annotated[Any, _usual("fp8_backend")] = None
-    """The library: TE, AO or MSAMP. Left out, the first one that is installed."""
+    fp8_backend: Annotated[
+        Literal["TE", "AO", "MSAMP", "NO"] | None, _usual("fp8_backend"), Reads(way="word")
+    ] = None
+    """The library: TE, AO or MSAMP. Left out or NO, the first one that is installed."""
     fp8_use_autocast_during_eval: Annotated[Any, _usual("fp8_use_autocast_during_eval")] = False
     """TE: compute in 8 bits in evaluation too."""
     fp8_margin: Annotated[Any, _usual("fp8_margin")] = 0

@@ -37,7 +37,9 @@ class AccelerateConfig(Section):
         "no"
     )
     """The number format to compute in. Write "no" with quotes: YAML takes it for false without."""
-    num_processes: Annotated[int, Key(), Reads(way="processes", unset=True, read_if="workers")] = 1
+    num_processes: Annotated[int, Key(), Reads(way="processes", unset=True, read_if="workers")] = Field(
+        1, ge=1
+    )
     """Processes of all machines together, one per GPU."""
     num_machines: Annotated[int, Key(), Reads(way="machines")] = 1
     """The number of machines."""

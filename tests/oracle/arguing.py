@@ -1,0 +1,126 @@
+"""The real TrainingArguments, the FSDP plugin that comes of them, and the Trainer, on a machine that is made up.
+
+No group of processes is opened and no GPU is asked for: what the state finds out about the machine is replaced, and
+that of a torchrun with eight workers stands in the environment. All else is the libraries' own code.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+_FOREIGN = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_")
+_OF_TORCHRUN = {
+    "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8", "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "29500",
+}  # fmt: skip
+
+
+class Outcome(NamedTuple):
+    """What came of some arguments."""
+
+    error: BaseException | None
+    plugin: Any = None
+    """The FSDP plugin, None where FSDP is off."""
+    arguments: Any = None
+
+
+@contextmanager
+def one_machine() -> Iterator[None]:
+    """A worker of torchrun with a GPU that can do everything."""
+    state = importlib.import_module("accelerate.state")
+    accelerator = importlib.import_module("accelerate.accelerator")
+    plugins = importlib.import_module("accelerate.utils.dataclasses")
+    training = importlib.import_module("transformers.training_args")
+    trainer = importlib.import_module("transformers.trainer")
+    torch = importlib.import_module("torch")
+
+    def partial_state(self: Any, cpu: bool = False, **_: object) -> None:
+        self.__dict__ = self._shared_state
+        if not self.initialized:
+            deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true"
+            kind = state.DistributedType
+            self.distributed_type = kind.DEEPSPEED if deepspeed else kind.MULTI_GPU
+            self._cpu, self.backend, self.debug, self.fork_launched = cpu, "nccl", False, False
+            self.num_processes, self.process_index, self.local_process_index = 8, 0, 0
+            self.device = torch.device("cuda", 0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(_FOREIGN):
+                patch.delenv(name)
+        for name, text in _OF_TORCHRUN.items():
+            patch.setenv(name, text)
+        patch.setattr(state.PartialState, "__init__", partial_state)
+        patch.setattr(torch.cuda, "current_device", lambda: 0)
+        patch.setattr(plugins, "is_cuda_available", lambda: True)
+        patch.setattr(accelerator, "is_bf16_available", lambda *_: True)
+        for name in ("get_grad_scaler", "get_fsdp2_grad_scaler"):
+            patch.setattr(accelerator, name, lambda *_, **__: None)
+        patch.setattr(training, "is_torch_bf16_gpu_available", lambda: True)
+        patch.setattr(training, "is_torch_tf32_available", lambda: False)
+        patch.setattr(trainer.Trainer, "_move_model_to_device", lambda *_: None)
+        yield
+
+
+def outcome(values: Mapping[str, Any], folder: str, *, trainer: bool = False) -> Outcome:
+    """Build TrainingArguments of keyword values, and then the plugin alone, or a whole Trainer with a small model."""
+    transformers = importlib.import_module("transformers")
+    utils = importlib.import_module("accelerate.utils")
+    before = dict(os.environ)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            arguments = transformers.TrainingArguments(
+                **{"output_dir": folder, "report_to": "none", **copy.deepcopy(dict(values))}
+            )
+            plugin = None
+            if trainer:
+                data = [{"input_ids": [0.0], "labels": [0.0]}]
+                built = transformers.Trainer(
+                    model=_model(), args=arguments, train_dataset=data, eval_dataset=data
+                )
+                plugin = getattr(built.accelerator.state, "fsdp_plugin", None)
+            elif arguments.fsdp_plugin_args is not None:
+                plugin = utils.FullyShardedDataParallelPlugin(**arguments.fsdp_plugin_args)
+        return Outcome(None, plugin, arguments)
+    except Exception as error:
+        return Outcome(error)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        _forget()
+
+
+def _model() -> Any:
+    transformers = importlib.import_module("transformers")
+    torch = importlib.import_module("torch")
+
+    class Small(transformers.PreTrainedModel):  # type: ignore[misc, name-defined]
+        config_class = transformers.PretrainedConfig
+
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            self.layer = torch.nn.Linear(1, 1)
+            self.post_init()
+
+        def forward(self, input_ids: Any = None, labels: Any = None) -> Any:
+            return self.layer(input_ids)
+
+    return Small(transformers.PretrainedConfig(hidden_size=64))
+
+
+def _forget() -> None:
+    """Leave no state to the next arguments."""
+    state = importlib.import_module("accelerate.state")
+    deepspeed = importlib.import_module("transformers.integrations.deepspeed")
+    state.AcceleratorState._reset_state(reset_partial_state=True)
+    state.GradientState._reset_state()
+    deepspeed.unset_hf_deepspeed_config()

@@ -126,10 +126,16 @@ def _with_files(context: Context, files: dict[str, str | None]) -> Context:
 
     model, training_args, launch_config = files["model"], files["training_args"], files["launch_config"]
     if model is not None:
-        context = context._replace(model=load_model(model))
+        context = context._replace(model=load_model(model, _load_yaml))
     if training_args is not None:
-        context = context._replace(training_args=load_training_args(training_args))
+        context = context._replace(training_args=load_training_args(training_args, _load_yaml))
     if launch_config is not None:
-        launch = load_launch(launch_config)
+        launch = load_launch(launch_config, _load_yaml)
         context = context._replace(launch=launch, world_size=context.world_size or launch.num_processes)
     return context
+
+
+def _load_yaml(text: str) -> Any:
+    from dsconf.document.yaml_reader import load_yaml  # ruamel.yaml takes its time
+
+    return load_yaml(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -12,10 +12,13 @@ from dsconf.config.context import Launch, Model
 from dsconf.document.source import Unusable, read_text
 from dsconf.formats.transformers.size import parameters
 
+Yaml = Callable[[str], Any]
+"""Gives the value of a YAML text; raises ValueError."""
 
-def load_model(path: str) -> Model:
+
+def load_model(path: str, yaml: Yaml) -> Model:
     """The model of a `config.json` of transformers. Raises BadParameter."""
-    config = _load(path, "--model")
+    config = _load(path, "--model", yaml)
     names = config.get("architectures")
     dtype = config.get("dtype", config.get("torch_dtype"))  # transformers 4 wrote the second
     text_config = config.get("text_config")
@@ -55,14 +58,14 @@ def _hidden_size(config: Mapping[str, Any]) -> int | None:
     return size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
-def load_training_args(path: str) -> Mapping[str, Any]:
+def load_training_args(path: str, yaml: Yaml) -> Mapping[str, Any]:
     """The TrainingArguments of a JSON or YAML file, by name. Raises BadParameter."""
-    return _load(path, "--training-args")
+    return _load(path, "--training-args", yaml)
 
 
-def load_launch(path: str) -> Launch:
+def load_launch(path: str, yaml: Yaml) -> Launch:
     """What the YAML (or JSON) of `accelerate launch` says. Raises BadParameter."""
-    config = _load(path, "--launch-config")
+    config = _load(path, "--launch-config", yaml)
     processes, section = config.get("num_processes"), config.get("deepspeed_config")
     whole = isinstance(processes, int) and not isinstance(processes, bool) and processes > 0
     return Launch(
@@ -74,10 +77,10 @@ def load_launch(path: str) -> Launch:
     )
 
 
-def _load(path: str, option: str) -> dict[str, Any]:
+def _load(path: str, option: str, yaml: Yaml) -> dict[str, Any]:
     try:
         text = read_text(path).removeprefix("\ufeff")
-        value = _yaml(text) if path.endswith((".yaml", ".yml")) else json.loads(text)
+        value = yaml(text) if path.endswith((".yaml", ".yml")) else json.loads(text)
     except Unusable as problem:
         raise click.BadParameter(f"{path}: {problem.message}", param_hint=option) from None
     except (ValueError, RecursionError) as error:
@@ -85,9 +88,3 @@ def _load(path: str, option: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise click.BadParameter(f"{path}: the top level is not an object", param_hint=option)
     return value
-
-
-def _yaml(text: str) -> Any:
-    from dsconf.document.yaml_reader import load_yaml  # ruamel.yaml takes its time
-
-    return load_yaml(text)

@@ -73,8 +73,9 @@ class Config:
             if item.entry.node.open or item.entry.node.kind == "unknown":
                 self._open.append(f"{item.path}.")
             known = self._by_path.get(item.path)
-            # Of two spellings the canonical one counts.
-            if known is None or item.entry.key == item.path.rpartition(".")[2]:
+            # Of two spellings the canonical one counts, or the other one where a section says so.
+            canonical = item.entry.key == item.path.rpartition(".")[2]
+            if known is None or canonical is not item.section.get("alias_wins", False):
                 self._by_path[item.path] = item
 
     @property

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from dsconf.config.context import Consumer
+from dsconf.config.context import Consumer, Context
 from dsconf.config.effective import Config
 from dsconf.document.node import Document, Reading
 from dsconf.document.source import Unusable, read_text
-from dsconf.lint.consumer import config_of
 
 NAMED_BY: dict[str, tuple[str, Consumer]] = {
     "accelerate": ("deepspeed_config.deepspeed_config_file", "accelerate"),
@@ -37,8 +36,13 @@ def file_named(config: Config) -> tuple[str, str | None] | None:
     return name, None
 
 
-def configs_beside(config: Config, scan: Callable[..., Document]) -> Mapping[str, Config]:
-    """The DeepSpeed config as `ds`, where there is one that can be read; `scan` reads JSON."""
+def configs_beside(
+    config: Config, scan: Callable[..., Document], config_of: Callable[[Document, Context], Config]
+) -> Mapping[str, Config]:
+    """The DeepSpeed config as `ds`, where there is one that can be read.
+
+    `scan` reads JSON, and `config_of` makes the Config of what it reads.
+    """
     document = _document(config, scan)
     if document is None:
         return {}

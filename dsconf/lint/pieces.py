@@ -80,7 +80,7 @@ class Opener:
     def _config(self, document: Document, name: str) -> Config:
         table = format_named(name).table_for(document, self._context)
         found = Config(document, table, self._context, format=name)
-        beside = configs_beside(found, self._scan)
+        beside = configs_beside(found, self._scan, config_of)
         return Config(document, table, self._context, format=name, beside=beside) if beside else found
 
     def _in_yaml(self, document: Document, read: Read) -> list[Piece]:

@@ -49,10 +49,11 @@ def events(config: Config, facts: Facts) -> Iterator[Event]:
 
 
 def _live(config: Config) -> dict[str, Written]:
-    """By path the entry that DeepSpeed reads: of two spellings the canonical one, if it says something."""
+    """By path the entry that DeepSpeed reads: of two spellings the one that counts, if it says something."""
     found: dict[str, Written] = {}
     for item in config.written:
-        if not _says_nothing(config, item) and not (item.path in found and _is_alias(item)):
+        counts = _is_alias(item) is item.section.get("alias_wins", False)
+        if not _says_nothing(config, item) and (counts or item.path not in found):
             found[item.path] = item
     return found
 

@@ -71,6 +71,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "layout-without-prefixes": fsdp({"parallelism_config": {"tp_size": 2}}, fsdp_version=2),
     "layout-sp": deepspeed({"parallelism_config": {"parallelism_config_sp_size": 4}}, zero_stage=3),
     "dynamo": fsdp({"dynamo_config": {"backend": "inductor", "dynamo_mode": "max-autotune"}}, fsdp_version=2),
+    "fp8": {
+        "distributed_type": "MULTI_GPU",
+        "num_processes": 2,
+        "mixed_precision": "FP8",
+        "fp8_config": {"backend": "TE", "override_linear_precision": [True, False, True]},
+    },
     "old-dynamo": fsdp({"dynamo_backend": "INDUCTOR", "dynamo_config": {"dynamo_mode": "max-autotune"}}),
     "old-dynamo-no": {"distributed_type": "NO", "dynamo_backend": "NO"},
     "zero2": deepspeed(gradient_accumulation_steps=4, gradient_clipping="1"),

@@ -199,6 +199,17 @@ def test_the_prefix_is_another_spelling(name: str, tmp_path: Path) -> None:
     assert spellings[f"fsdp_{name}"] == {"alias": name}
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_spellings_that_with_the_prefix_counts(order: int, tmp_path: Path) -> None:
+    pairs = [("version", 2, 1), ("auto_wrap_policy", "wrong", "NO_WRAP"), ("cpu_offload", True, False)]
+    for name, plain, prefixed in pairs:
+        section = dict([(name, plain), (f"fsdp_{name}", prefixed)][::order])
+        values = {"fsdp": True, "fsdp_config": section}
+        real = outcome(values, str(tmp_path))
+        assert config_of(values).value(f"fsdp_config.{name}") == prefixed
+        assert list(differences(values, real)) == []
+
+
 def test_unknown_keys_are_ignored(tmp_path: Path) -> None:
     plain = outcome({"fsdp": True, "fsdp_config": {}}, str(tmp_path)).arguments.fsdp_plugin_args
     section = load_keys()["keys"]["fsdp_config"]

@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 import pytest
 
-from dsconf.config import trainer_values
 from dsconf.config.coerce import Invalid, coerce
 from dsconf.config.environment import WAYS
 from dsconf.config.tables import spec_at
@@ -38,7 +37,6 @@ def test_every_way_is_known() -> None:
     used = {spec_at(load_keys(), path)[1].get("way", "text") for path in paths(load_keys())}
     assert used == set(WAYS)
     assert used <= set(get_args(Way))
-    assert set(get_args(Way)) == {*WAYS, *trainer_values.WAYS}
 
 
 @pytest.mark.parametrize(

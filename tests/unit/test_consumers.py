@@ -157,11 +157,11 @@ def test_lightning_fills_nothing() -> None:
         ("a.json", "{", "line 1 column 2"),
         ("a.json", "[1]", "the top level is not an object"),
         ("a.yaml", "a: [1", "line 1, column 6"),
-        ("a.yml", "- 1", "the top level is not an object"),
+        ("a.yml", "- 1", "line 1, column 1: the top level is an array"),
         ("a.yaml", "", "the file is empty"),
-        ("a.yaml", "# nothing", "the top level is not an object"),
-        ("a.yaml", "a: &x\n  b: *x", "nested too deeply"),
-        ("a.yaml", "? [1]\n: 2", "line 1, column 3: a key that is no scalar"),
+        ("a.yaml", "# nothing", "the file holds no keys"),
+        ("a.yaml", "a: &x\n  b: *x", "line 2, column 6: *x stands within the value"),
+        ("a.yaml", "? [1]\n: 2", "line 1, column 3: a key that is no text"),
     ],
 )
 def test_bad_files_are_said_with_their_place(option: str, name: str, text: str, said: str) -> None:

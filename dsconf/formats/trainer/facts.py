@@ -34,7 +34,7 @@ def fsdp_words(read: Reader) -> object:
 def _words(read: Reader) -> list[Any] | None:
     """The words as they are written, None where they are not known."""
     raw = read.written("fsdp")
-    if raw is UNKNOWN or (isinstance(raw, list) and UNKNOWN in raw):
+    if raw is UNKNOWN:
         return None
     return raw.split() if isinstance(raw, str) else raw if isinstance(raw, list) else []
 

@@ -1,0 +1,102 @@
+"""What a file is, told by its keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from corpus import CORPUS, needs_corpus
+
+from dsconf.document.json_scanner import scan
+from dsconf.document.node import Document
+from dsconf.document.yaml_reader import scan_yaml
+from dsconf.lint.recognise import FSDP_SECTION, format_of
+
+IN_YAML = ".yaml", ".yml"
+OF_PROJECTS: dict[str, set[str | None]] = {
+    "axolotl-ai-cloud__axolotl": {"axolotl", None},
+    "hiyouga__LLaMA-Factory": {"trainer"},
+    "cambrian-mllm": {FSDP_SECTION},
+    "kv-wang__Qwen_limo": {FSDP_SECTION},
+    "huggingface__optimum-habana": {FSDP_SECTION},
+    "modelscope__ms-swift": {"trainer", "accelerate"},
+    "EleutherAI__gpt-neox": {"deepspeed"},
+    "CoinCheung__gdGPT": {"deepspeed"},
+    "THUDM__CogVideo": {"deepspeed"},
+    "microsoft__unilm__PFPO__conf__deepspeed": {"deepspeed"},
+}
+"""By the beginning of the name of a file of the corpus; all others are of no format that lint knows."""
+
+
+def of(text: str) -> str | None:
+    return format_of(scan_yaml("config.yaml", text))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{distributed_type: FSDP}", "accelerate"),
+        ("{compute_environment: LOCAL_MACHINE, fsdp_config: {}}", "accelerate"),
+        ("{zero_optimization: {stage: 2}, distributed_type: FSDP}", "deepspeed"),
+        ("{base_model: m, fsdp_version: 2}", "axolotl"),
+        ("{base_model: m, deepspeed: ds.json}", "axolotl"),
+        ("{base_model: m, fsdp: [full_shard]}", "axolotl"),
+        ("{base_model: m, dp_shard_size: 2}", "axolotl"),
+        ("{base_model: m, micro_batch_size: 1}", None),
+        ("{base_model: m, fsdp: {}, micro_batch_size: 1}", None),
+        ("{model: m, dist_config: {name: fsdp2}}", "llamafactory"),
+        ("{model: m, dist_config: fsdp2}", None),
+        ("{output_dir: o, fsdp: true}", "trainer"),
+        ("{fsdp: full_shard, fsdp_config: {}}", "trainer"),
+        ("{fsdp: {size: 2}, fsdp_config: {}}", None),
+        ("{max_steps: 1, deepspeed: ds.json}", "trainer"),
+        ("{max_steps: 1, deepspeed: true}", None),
+        ("{output_dir: o, learning_rate: 1.0e-5}", None),
+        ("{fsdp_version: 2, transformer_layer_cls_to_wrap: [A]}", FSDP_SECTION),
+        ("{transformer_layer_cls_to_wrap: A, backward_prefetch: backward_pre}", FSDP_SECTION),
+        ("{version: 2, cpu_offload: true}", None),
+        ("{fsdp_version: 2, seed: 1}", None),
+        ("{}", None),
+    ],
+)
+def test_formats(text: str, expected: str | None) -> None:
+    assert of(text) == expected
+
+
+def test_none_has_a_reason() -> None:
+    for text, reason in (
+        ("{base_model: m}", "Axolotl"),
+        ("{output_dir: o}", "no settings for FSDP or DeepSpeed"),
+        ("{seed: 1}", "no keys"),
+    ):
+        name, said = format_of(scan_yaml("config.yaml", text))
+        assert (name, reason in said) == (None, True)
+
+
+def read(path: Path) -> Document:
+    text = path.read_text(encoding="utf-8")
+    return scan_yaml(str(path), text) if path.suffix in IN_YAML else scan(str(path), text)
+
+
+@needs_corpus
+def test_files_of_accelerate_in_the_corpus() -> None:
+    assert CORPUS
+    files = [path for path in Path(CORPUS, "accelerate_yaml").iterdir() if path.suffix in IN_YAML]
+    assert len(files) > 80
+    assert {format_of(read(path))[0] for path in files} == {"accelerate"}
+
+
+@needs_corpus
+def test_files_of_others_in_the_corpus() -> None:
+    assert CORPUS
+    found: Counter[str | None] = Counter()
+    for path in sorted(Path(CORPUS, "other_yaml").iterdir()):
+        expected = next(
+            (names for start, names in OF_PROJECTS.items() if path.name.startswith(start)), {None}
+        )
+        name = format_of(read(path))[0]
+        found[name] += 1
+        assert name in expected, path.name
+    assert found.keys() == {None, "deepspeed", "axolotl", "trainer", FSDP_SECTION, "accelerate"}
+    assert found["axolotl"] > 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -15,12 +16,13 @@ from dsconf.lint.beside import configs_beside
 from dsconf.lint.consumer import config_of
 from dsconf.lint.formats import format_named
 from dsconf.lint.inside import documents_inside, language_of
-from dsconf.lint.recognise import FSDP_SECTION, format_of, not_deepspeed, shaped_like_deepspeed
+from dsconf.lint.recognise import FSDP_SECTION, STRONG, format_of, not_deepspeed, shaped_like_deepspeed
 
 Read = Callable[[str], Document]
 Scan = Callable[..., Document]
 Parse = Callable[[str, str, Context], Document]
 _YAML = (".yaml", ".yml")
+_NAMES_DEEPSPEED = re.compile("deepspeed|^ds_", re.IGNORECASE)
 _OF_TRAINERS = ("trainer", "axolotl", "llamafactory")
 
 
@@ -146,14 +148,24 @@ def _as_section(document: Document) -> Document:
 
 
 def _sections(document: Document, context: Context, read: Read) -> list[Piece]:
-    """The DeepSpeed configs that stand in a YAML as sections."""
+    """The DeepSpeed configs that stand in a YAML as sections: other trainers have sections with such keys, too."""
     table = load_keys(context.deepspeed_version)
     found = []
     for key in document.root.members():
         section = _section(document, key)
-        if section is not None and shaped_like_deepspeed(section, table):
+        if section is None or not (section.root.members().keys() & STRONG or _NAMES_DEEPSPEED.search(key)):
+            continue
+        if shaped_like_deepspeed(section, table):
             found.append(Piece(config_of(section, context), partial(_read_section, read, key)))
     return found
+
+
+def _open(node: Node) -> None:
+    """Let an object and those in it hold more than is written."""
+    node.open = True
+    for entry in node.entries:
+        if entry.node.kind == "object":
+            _open(entry.node)
 
 
 def _read_section(read: Read, key: str, text: str) -> Document:
@@ -163,8 +175,11 @@ def _read_section(read: Read, key: str, text: str) -> Document:
 
 def _section(document: Document, key: str) -> Document | None:
     """A section of a document as one of its own, None where it is no object."""
-    entry = document.root.members().get(key)
+    members = document.root.members()
+    entry = members.get(key)
     if entry is None or entry.node.kind != "object":
         return None
+    if "defaults" in members and members["defaults"].node.kind == "array":
+        _open(entry.node)  # hydra merges other files into it
     reading = Reading(entry.node, document.relaxations, document.placeholders, document.misreadings)
     return Document(document.path, document.text, reading, language=document.language)

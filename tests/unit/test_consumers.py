@@ -182,7 +182,11 @@ def test_a_missing_file() -> None:
 def test_training_arguments_in_yaml_are_those_of_json() -> None:
     values = {"per_device_train_batch_size": 2, "bf16": True, "learning_rate": 0.1}
     yaml = write("a.yaml", "per_device_train_batch_size: 2\nbf16: yes\nlearning_rate: .1\n")
-    assert load_training_args(yaml, load_yaml) == load_training_args(write("a.json", json.dumps(values)), load_yaml) == values
+    assert (
+        load_training_args(yaml, load_yaml)
+        == load_training_args(write("a.json", json.dumps(values)), load_yaml)
+        == values
+    )
 
 
 @pytest.mark.parametrize(

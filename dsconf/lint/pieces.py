@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -21,6 +22,8 @@ Read = Callable[[str], Document]
 Scan = Callable[..., Document]
 Parse = Callable[[str, str, Context], Document]
 _YAML = (".yaml", ".yml")
+_OF_DEEPSPEED = re.compile(r".*deepspeed|ds_|ds$", re.IGNORECASE)
+"""The names of sections that hold DeepSpeed's keys; others have many of them, too."""
 _OF_TRAINERS = ("trainer", "axolotl", "llamafactory")
 
 
@@ -150,7 +153,7 @@ def _sections(document: Document, context: Context, read: Read) -> list[Piece]:
     table = load_keys(context.deepspeed_version)
     found = []
     for key in document.root.members():
-        section = _section(document, key)
+        section = _section(document, key) if _OF_DEEPSPEED.match(key) else None
         if section is not None and shaped_like_deepspeed(section, table):
             found.append(Piece(config_of(section, context), partial(_read_section, read, key)))
     return found

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from dsconf.document.node import Document
+
 Consumer = Literal["deepspeed", "trainer", "accelerate", "lightning"]
 CONSUMERS: tuple[Consumer, ...] = ("deepspeed", "trainer", "accelerate", "lightning")
 CONSUMER_NAMES: dict[Consumer, str] = {
@@ -61,6 +63,8 @@ class Launch(NamedTuple):
     num_processes: int | None = None
     deepspeed: Mapping[str, Any] = {}
     """Its section `deepspeed_config`."""
+    document: Document | None = None
+    """The file with the places of its keys."""
 
 
 class Guess(NamedTuple):

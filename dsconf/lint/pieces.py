@@ -22,7 +22,8 @@ Read = Callable[[str], Document]
 Scan = Callable[..., Document]
 Parse = Callable[[str, str, Context], Document]
 _YAML = (".yaml", ".yml")
-_NAMES_DEEPSPEED = re.compile("deepspeed|^ds_", re.IGNORECASE)
+_OF_DEEPSPEED = re.compile(r".*deepspeed|ds_|ds$", re.IGNORECASE)
+"""The names of sections that hold DeepSpeed's keys; others have many of them, too, but not those of `STRONG`."""
 _OF_TRAINERS = ("trainer", "axolotl", "llamafactory")
 
 
@@ -148,12 +149,12 @@ def _as_section(document: Document) -> Document:
 
 
 def _sections(document: Document, context: Context, read: Read) -> list[Piece]:
-    """The DeepSpeed configs that stand in a YAML as sections: other trainers have sections with such keys, too."""
+    """The DeepSpeed configs that stand in a YAML as sections."""
     table = load_keys(context.deepspeed_version)
     found = []
     for key in document.root.members():
         section = _section(document, key)
-        if section is None or not (section.root.members().keys() & STRONG or _NAMES_DEEPSPEED.search(key)):
+        if section is None or not (_OF_DEEPSPEED.match(key) or section.root.members().keys() & STRONG):
             continue
         if shaped_like_deepspeed(section, table):
             found.append(Piece(config_of(section, context), partial(_read_section, read, key)))

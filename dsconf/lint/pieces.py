@@ -11,6 +11,7 @@ from typing import NamedTuple
 from dsconf.config.context import Context
 from dsconf.config.effective import Config
 from dsconf.document.node import Document, Entry, Node, Reading, Span
+from dsconf.document.source import Unusable
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.beside import configs_beside
 from dsconf.lint.consumer import config_of
@@ -62,7 +63,7 @@ class Opener:
         if is_yaml(path):
             from dsconf.document.yaml_reader import scan_yaml  # ruamel.yaml takes its time
 
-            return self._in_yaml(scan_yaml(path, text), partial(scan_yaml, path))
+            return self._in_yaml(scan_yaml(path, text), partial(scan_yaml, path), recognise=recognise)
         context = self._context
         document = self._parse(path, text, context)
         name = format_of(document)[0]
@@ -86,7 +87,7 @@ class Opener:
         beside = configs_beside(found, self._scan, config_of)
         return Config(document, table, self._context, format=name, beside=beside) if beside else found
 
-    def _in_yaml(self, document: Document, read: Read) -> list[Piece]:
+    def _in_yaml(self, document: Document, read: Read, *, recognise: bool) -> list[Piece]:
         context = self._context
         name, reason = format_of(document)
         if name == "deepspeed":
@@ -94,7 +95,10 @@ class Opener:
                 raise Skipped(
                     "a DeepSpeed config in YAML: who loads it is not known (--consumer says who reads it)"
                 )
-            return [Piece(config_of(document, context), read)]
+            foreign = not_deepspeed(document, load_keys(context.deepspeed_version)) if recognise else None
+            if foreign is not None:
+                raise Skipped(foreign)
+            return [self._as_json(document) or Piece(config_of(document, context), read)]
         found = [self._piece(document, name, read)] if name is not None else []
         if name in _OF_TRAINERS and context.consumer is None:
             context = context._replace(consumer="trainer")
@@ -103,6 +107,16 @@ class Opener:
         if not found:
             raise Skipped(reason)
         return found
+
+    def _as_json(self, document: Document) -> Piece | None:
+        """A config that is JSON but for the name of its file, which its consumer does not look at."""
+        if not document.text.lstrip().startswith("{"):
+            return None
+        read = partial(self._parse, document.path, context=self._context)
+        try:
+            return Piece(config_of(read(document.text), self._context), read)
+        except Unusable:
+            return None
 
     def _inside(self, path: str, text: str) -> list[Piece]:
         """Every config inside a file of another language."""

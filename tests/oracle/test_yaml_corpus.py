@@ -10,10 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 from corpus import corpus_yaml, needs_corpus
 
-from dsconf.config.context import Context
+from dsconf.config.context import Consumer, Context
 from dsconf.lint.engine import lint_file
 from dsconf.lint.finding import Result
 from dsconf.lint.index import load_rules
@@ -23,6 +22,7 @@ from .accelerating import Outcome, launched, one_machine
 pytestmark = [pytest.mark.oracle, needs_corpus]
 
 RULES = load_rules()
+CONSUMERS: tuple[Consumer | None, ...] = (None, "deepspeed", "trainer", "accelerate")
 FILES = [
     path
     for path in corpus_yaml()
@@ -60,6 +60,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Path, Ou
     """What came of every file."""
     size = SimpleNamespace(processes=1)
     with one_machine(), pytest.MonkeyPatch.context() as patch:
+        yaml = importlib.import_module("yaml")
         state = importlib.import_module("accelerate.state")
         start = state.PartialState.__init__
 
@@ -78,8 +79,8 @@ def test_every_file_is_read() -> None:
     """Nothing in them raises, whoever reads it."""
     assert len(corpus_yaml()) > 150
     for path in corpus_yaml():
-        for consumer in (None, "deepspeed", "trainer", "accelerate"):
-            lint_file(str(path), RULES, Context(consumer))  # type: ignore[arg-type]
+        for consumer in CONSUMERS:
+            lint_file(str(path), RULES, Context(consumer))
 
 
 def test_what_starts_has_no_error(outcomes: dict[Path, Outcome]) -> None:

@@ -117,6 +117,28 @@ def test_what_hydra_merges_into_a_section_is_open() -> None:
     assert merged.value("train_micro_batch_size_per_gpu") == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ('{"zero_optimization": {"reduce_bucket_size": 5e8}}', 500_000_000),
+        ("zero_optimization: {reduce_bucket_size: 5e8}", "5e8"),
+        ("{zero_optimization: {reduce_bucket_size: 5e8}, }", "5e8"),
+    ],
+)
+def test_json_named_yaml_is_read_as_its_consumer_does(text: str, size: object) -> None:
+    """Accelerate takes any name, and json.load; to YAML 5e8 is text."""
+    (piece,) = opener(Context("accelerate")).pieces("zero2.yaml", text, recognise=False)
+    assert piece.config.raw("zero_optimization.reduce_bucket_size") == size
+    assert piece.config.document.text == text
+
+
+def test_a_trainer_with_deepspeeds_keys_is_none_of_its_configs() -> None:
+    text = "zero_optimization: {stage: 1}\n" + "".join(f"key_{number}: 1\n" for number in range(20))
+    with pytest.raises(Skipped, match="another trainer"):
+        opener(Context("deepspeed")).pieces("neox.yml", text, recognise=True)
+    assert opener(Context("deepspeed")).pieces("neox.yml", text, recognise=False)
+
+
 @needs_corpus
 def test_files_of_accelerate_in_the_corpus() -> None:
     assert CORPUS

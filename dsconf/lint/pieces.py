@@ -112,9 +112,10 @@ class Opener:
         """A config that is JSON but for the name of its file, which its consumer does not look at."""
         if not document.text.lstrip().startswith("{"):
             return None
-        read = partial(self._parse, document.path, context=self._context)
+        path, context = document.path, self._context
         try:
-            return Piece(config_of(read(document.text), self._context), read)
+            config = config_of(self._parse(path, document.text, context), context)
+            return Piece(config, lambda text: self._parse(path, text, context))
         except Unusable:
             return None
 

@@ -20,7 +20,8 @@ def parameters(config: Mapping[str, Any]) -> int | None:
     if kind not in _TYPES or not all(_is_count(config.get(name)) for name in _NEEDED):
         return None
     hidden, layers, heads, inner, words, groups = (config[name] for name in _NEEDED)
-    width, tied = config.get("head_dim"), config.get("tie_word_embeddings")
+    width: Any = config.get("head_dim")
+    tied = config.get("tie_word_embeddings")
     if width is None and kind != "qwen3":
         width = hidden // heads
     if not (_is_count(width) and isinstance(tied, bool)):

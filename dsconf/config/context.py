@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from dsconf.document.node import Document
-
 Consumer = Literal["deepspeed", "trainer", "accelerate", "lightning"]
 CONSUMERS: tuple[Consumer, ...] = ("deepspeed", "trainer", "accelerate", "lightning")
 CONSUMER_NAMES: dict[Consumer, str] = {
@@ -63,8 +61,8 @@ class Launch(NamedTuple):
     num_processes: int | None = None
     deepspeed: Mapping[str, Any] = {}
     """Its section `deepspeed_config`."""
-    document: Document | None = None
-    """The file with the places of its keys."""
+    document: Any = None
+    """The file as a Document, with the places of its keys; None where these are not known."""
 
 
 class Guess(NamedTuple):

@@ -42,6 +42,20 @@ class Written(NamedTuple):
     spec: Spec | None
     """The table's node of the key, as it holds for the spelling; None where the section does not declare it."""
 
+    @property
+    def is_alias(self) -> bool:
+        """Whether the key is spelt otherwise than canonically."""
+        return self.entry.key != self.path.rpartition(".")[2]
+
+    @property
+    def wins(self) -> bool:
+        """Whether the spelling counts, where one that stands before it is another one of the key.
+
+        That is the canonical one, unless the section says otherwise.
+        """
+        wins = self.section.get("wins", "canonical")
+        return wins == "last" or self.is_alias is (wins == "alias")
+
 
 class Config:
     """The effective settings of one file, by dotted canonical path such as `zero_optimization.stage`."""
@@ -77,9 +91,7 @@ class Config:
             if item.entry.node.open or item.entry.node.kind == "unknown":
                 self._open.append(f"{item.path}.")
             known = self._by_path.get(item.path)
-            # Of two spellings the canonical one counts, or the other one where a section says so.
-            canonical = item.entry.key == item.path.rpartition(".")[2]
-            if known is None or canonical is not item.section.get("alias_wins", False):
+            if known is None or item.wins:
                 self._by_path[item.path] = item
 
     @property

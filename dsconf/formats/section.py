@@ -65,8 +65,8 @@ class Section(BaseModel):
     """What an undeclared sibling key does; `depends`: the class named by `type` decides."""
     shared: ClassVar[bool] = False
     """Whether others have keys in the same object, so that nothing is known of an undeclared one."""
-    alias_wins: ClassVar[bool] = False
-    """Whether of two spellings of a key the other one counts, not the canonical one."""
+    wins: ClassVar[Literal["canonical", "alias", "last"]] = "canonical"
+    """Which of two spellings of a key counts: one of them wherever it stands, or the last one of the text."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

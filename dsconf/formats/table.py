@@ -4,7 +4,7 @@ The key table is a tree of three kinds of nodes; in brackets what holds where a 
 
 object  type: "object", or a list with "object" in it; reader ("raw"); unknown ("ignored"); read_if
         (nothing), also of a leaf, see `Reads`; nullable (false); default; wrong_fails ("parse");
-        switches (none), see `Reads`; alias_wins (false), see `Section`; and one of
+        switches (none), see `Reads`; wins (canonical), see `Section`; and one of
         keys, beside it mistaken (names that nobody reads, with the key that they stand for);
         each, the node of every value where the names are free; open: true where nothing inside is declared, also
         beside keys, where others have keys in the same object
@@ -93,8 +93,8 @@ def _section(model: type[Section]) -> Node:
         node["unknown"] = model.unknown
     if model.shared:
         node["open"] = True
-    if model.alias_wins:
-        node["alias_wins"] = True
+    if model.wins != "canonical":
+        node["wins"] = model.wins
     if model.read_if:
         node["read_if"] = model.read_if
     keys: Node = {}

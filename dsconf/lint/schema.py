@@ -52,21 +52,16 @@ def _live(config: Config) -> dict[str, Written]:
     """By path the entry that DeepSpeed reads: of two spellings the one that counts, if it says something."""
     found: dict[str, Written] = {}
     for item in config.written:
-        counts = _is_alias(item) is item.section.get("alias_wins", False)
-        if not _says_nothing(config, item) and (counts or item.path not in found):
+        if not _says_nothing(config, item) and (item.wins or item.path not in found):
             found[item.path] = item
     return found
-
-
-def _is_alias(item: Written) -> bool:
-    return item.entry.key != item.path.rpartition(".")[2]
 
 
 def _says_nothing(config: Config, item: Written) -> bool:
     """Whether DeepSpeed passes over the key, and looks for another spelling of it."""
     if item.section.get("reader", "raw") == "raw":
         nullable = bool((item.spec or {}).get("nullable"))
-        return nullable and item.entry.node.kind == "null" and not _is_alias(item)
+        return nullable and item.entry.node.kind == "null" and not item.is_alias
     return _is_dropped(config, item)
 
 
@@ -256,7 +251,7 @@ def _deprecated(item: Written, live: Mapping[str, Written]) -> Iterator[Event]:
     spec: Spec = item.spec or {}
     old_key = spec.get("status") == "deprecated"
     old_form = item.entry.node.kind == "boolean" and "object" in spec["type"] and "bool" in spec["type"]
-    old_spelling = _is_alias(item) and item.section.get("reader", "raw") == "raw"
+    old_spelling = item.is_alias and item.section.get("reader", "raw") == "raw"
     if not (old_key or old_form or old_spelling):
         return
     replacement = spec.get("replacement") if old_key else item.path

@@ -62,9 +62,10 @@ def _problem(spec: Spec, reader: str, raw: object) -> str:
         return "bool-text"
     if "int" in types and isinstance(raw, float):
         whole = int(raw) if abs(raw) < _LARGEST and raw == int(raw) else None
-        if spec.get("int_only"):
-            # hjson makes an integer of a whole number, which may be out of bounds itself.
+        if spec.get("int_only") or reader == "environment":
+            # An integer may be written for a whole number, which may be out of bounds itself.
             outside = whole is not None and isinstance(coerce(spec, reader, whole), Invalid)
+            outside = outside or raw - raw != 0
             return "bounds" if outside else "fraction"
         if reader != "raw" and whole is None and abs(raw) < _LARGEST:
             return "fraction"

@@ -36,12 +36,14 @@ class Outcome(NamedTuple):
     fsdp: Any = None
     deepspeed: Any = None
     layout: Any = None
+    local: int | None = None
+    """The processes that torchrun starts on this machine."""
 
 
 class _WorkersStart(BaseException):
-    def __init__(self, env: Mapping[str, str]) -> None:
+    def __init__(self, env: Mapping[str, str], local: int | None = None) -> None:
         super().__init__()
-        self.env = dict(env)
+        self.env, self.local = dict(env), local
 
 
 @contextmanager
@@ -55,7 +57,7 @@ def one_machine() -> Iterator[None]:
     torch = importlib.import_module("torch")
 
     def agent(spec: Any, **_: object) -> None:
-        raise _WorkersStart(os.environ)
+        raise _WorkersStart(os.environ, spec.local_world_size)
 
     def popen(command: list[str], env: Mapping[str, str], **_: object) -> None:
         for text in [*command, *env.values()]:
@@ -116,18 +118,19 @@ def _ask_runner(arguments: list[str]) -> None:
 
 
 def launched(
-    config: Mapping[str, object], folder: Path, *, worker: bool = True, whole: bool = False
+    config: Mapping[str, object] | str, folder: Path, *, worker: bool = True, whole: bool = False
 ) -> Outcome:
-    """Launch a config, and set up one worker under the environment that comes of it.
+    """Launch a config, in plain values or as the text of a YAML file, and set up one worker under its environment.
 
     `whole`: the layout of parallelism_config is judged together with the number of processes and the rest.
     """
     launch = importlib.import_module("accelerate.commands.launch")
-    path = folder / "accelerate.json"
-    path.write_text(json.dumps(config), encoding="utf-8")
+    path = folder / ("accelerate.yaml" if isinstance(config, str) else "accelerate.json")
+    path.write_text(config if isinstance(config, str) else json.dumps(config), encoding="utf-8")
     before, place = dict(os.environ), Path.cwd()
     os.chdir(folder)  # the launcher leaves the environment of several machines in a file
     env: dict[str, str] = {}
+    local = None
     fails = "parse"
     try:
         launch.load_config_from_file(str(path))
@@ -137,8 +140,10 @@ def launched(
             launch.launch_command(arguments)
         except _WorkersStart as start:
             env = {name: text for name, text in start.env.items() if name.startswith(_VARIABLES)}
+            local = start.local
         fails = "init"
-        return _worker(env, whole=whole) if worker else Outcome(None, None, env)
+        outcome = _worker(env, whole=whole) if worker else Outcome(None, None, env)
+        return outcome._replace(local=local)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # argparse raises SystemExit

@@ -186,3 +186,40 @@ def test_other_sections(section: str, tmp_path: Path) -> None:
 def test_fp8_backend(precision: str, tmp_path: Path) -> None:
     base = {"distributed_type": "MULTI_GPU", "num_processes": 8, "mixed_precision": precision}
     assert wrong_answers(base, "fp8_config.fp8_backend", tmp_path) == {}
+
+
+TWO: dict[str, dict[str, list[object]]] = {
+    "fsdp_config": {
+        "version": [1, 2],
+        "sharding_strategy": ["FULL_SHARD", "NO_SHARD"],
+        "offload_params": [True, False],
+        "auto_wrap_policy": ["NO_WRAP", "SIZE_BASED_WRAP"],
+        "backward_prefetch": ["BACKWARD_PRE", None],
+        "state_dict_type": ["FULL_STATE_DICT", "SHARDED_STATE_DICT"],
+        "use_orig_params": [True, False],
+    },
+    "dynamo_config": {"dynamo_mode": ["default", "max-autotune"], "dynamo_backend": ["no", "inductor"]},
+    "fp8_config": {"fp8_margin": [0, 1], "fp8_backend": ["TE", "MSAMP"]},
+}
+"""By section two values for some of its keys."""
+
+
+@pytest.mark.parametrize("section", TWO)
+def test_the_last_of_two_spellings_counts(section: str, tmp_path: Path) -> None:
+    for key, values in TWO[section].items():
+        alias = next(
+            name for name, spec in load_keys()["keys"][section]["keys"].items() if spec.get("alias") == key
+        )
+        exported = []
+        for names in ((key, alias), (alias, key)):
+            settings = {
+                "distributed_type": "FSDP",
+                "num_processes": 8,
+                "mixed_precision": "fp8" if section == "fp8_config" else "bf16",
+                section: dict(zip(names, values, strict=True)),
+            }
+            config, real = config_of(settings), launched(settings, tmp_path, worker=section == "fsdp_config")
+            assert real.fails is None, real.error
+            assert differences(config, real, worker=section == "fsdp_config") is None, key
+            exported.append(real.env)
+        assert exported[0] == exported[1]

@@ -58,11 +58,17 @@ def conditions(config: object) -> frozenset[str]:
 def _of_fsdp(section: Mapping[str, object]) -> set[str]:
     found = set()
     with suppress(Refused):
-        found.add(f"fsdp{number(section.get('version', section.get('fsdp_version', 1)))}")
-    policy = section.get("auto_wrap_policy", section.get("fsdp_auto_wrap_policy"))
+        found.add(f"fsdp{number(_last(section, 'version', 1))}")
+    policy = _last(section, "auto_wrap_policy", None)
     if str(policy).upper() == "SIZE_BASED_WRAP":
         found.add("size_wrap")
     return found
+
+
+def _last(section: Mapping[str, object], name: str, default: object) -> object:
+    """The value of a key with or without its prefix, whichever stands last."""
+    values = [value for key, value in section.items() if key in (name, f"fsdp_{name}")]
+    return values[-1] if values else default
 
 
 def _of_parallelism(section: Mapping[str, object]) -> set[str]:

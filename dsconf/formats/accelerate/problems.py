@@ -18,20 +18,41 @@ def sagemaker(read: Reader) -> object:
 
 
 def processes_problem(read: Reader) -> object:
-    """What is wrong with num_processes: "absent", "wrong", "indivisible", "machines" (not all GPUs), or "none"."""
+    """What is wrong with num_processes, "none" where nothing is.
+
+    "absent" (-1 too), "wrong" (nothing takes it), "text" (the launcher reckons with it), "few" (less than one per
+    machine), "indivisible", "machines" (not all GPUs).
+    """
     distributed, written = read.value("distributed_type"), read.written("num_processes")
-    if UNKNOWN in (distributed, written) or read.fact("sagemaker") is not False or distributed == "NO":
+    if UNKNOWN in (distributed, written) or read.fact("sagemaker") is not False:
         return UNKNOWN
-    if written is None or written == -1:
+    starter, machines = read.fact("launched_by"), read.fact("machines")
+    missing = written is None and (starter != "simple" or not read.present("num_processes"))
+    if written == -1 or (missing and distributed != "NO"):
         return "none" if read.hint("world_size") else "absent"
-    if not isinstance(written, int) or isinstance(written, bool) or written < 1:
-        return "wrong"
-    machines, gpus = read.fact("machines"), read.hint("gpus_per_node")
-    if not isinstance(machines, int) or machines < 1:
+    if starter == "tpu":
         return "none"
-    if isinstance(gpus, int) and machines > 1 and written != machines * gpus:
+    several = isinstance(machines, int) and machines > 1
+    if (several or starter == "simple") and isinstance(written, str | list):
+        return "text" if isinstance(written, str) else "wrong"
+    taken = several and starter == "deepspeed" and isinstance(written, int) and written <= 1
+    if starter == "simple" or taken:  # DeepSpeed's own launcher may take fewer
+        return "none"
+    count = read.value("num_processes")
+    if count is UNKNOWN:
+        return "wrong"
+    return _over_machines(read, count, machines) if several and isinstance(count, int) else "none"
+
+
+def _over_machines(read: Reader, count: int, machines: object) -> str:
+    """What is wrong with a number of processes on several machines."""
+    assert isinstance(machines, int)
+    if count < machines and read.fact("launched_by") == "torchrun":
+        return "few"
+    gpus = read.hint("gpus_per_node")
+    if isinstance(gpus, int) and count != machines * gpus:
         return "machines"
-    return "indivisible" if written % machines else "none"
+    return "indivisible" if count % machines else "none"
 
 
 def dead_section(read: Reader) -> object:

@@ -23,7 +23,7 @@ class Fsdp(Section):
 
     reader = "trainer"
     read_if = "fsdp"
-    alias_wins = True
+    wins = "alias"
 
     version: Annotated[Literal[1, 2], _usual("version"), Reads(way="version")] = 2
     """2 (fully_shard) or 1 (FullyShardedDataParallel, deprecated)."""

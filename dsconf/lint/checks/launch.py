@@ -56,7 +56,7 @@ def file_conflict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
 
 def _places(launch: Launch, fields: list[str]) -> Iterator[tuple[Document, Span, str]]:
     """Where fields stand in the file of `accelerate launch`."""
-    document = launch.document
+    document: Document | None = launch.document
     if document is None:
         return
     for field in fields:

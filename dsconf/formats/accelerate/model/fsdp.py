@@ -16,10 +16,12 @@ def _usual(name: str, unit: str | None = None, mistaken: tuple[str, ...] = ()) -
 
 
 class Fsdp(Section):
-    """PyTorch's fully sharded data parallel training. The prefix fsdp_ of a key may be left out."""
+    """PyTorch's fully sharded data parallel training. The prefix fsdp_ of a key may be left out; of both spellings the
+    last one counts."""
 
     reader = "environment"
     read_if = "fsdp"
+    wins = "last"
 
     version: Annotated[Literal[1, 2], _usual("version"), Reads(way="integer")] = 1
     """1 (FullyShardedDataParallel, deprecated in PyTorch) or 2 (fully_shard)."""

@@ -25,6 +25,7 @@ class Dynamo(Section):
 
     reader = "environment"
     read_if = "dynamo"
+    wins = "last"
 
     dynamo_backend: Annotated[Backend | None, _usual("dynamo_backend"), Reads(way="backend")] = "no"
     """What compiles the model; no leaves it as it is."""
@@ -43,6 +44,7 @@ class Fp8(Section):
 
     reader = "environment"
     read_if = "fp8"
+    wins = "last"
 
     fp8_backend: Annotated[
         Literal["TE", "AO", "MSAMP", "NO"] | None, _usual("fp8_backend"), Reads(way="word")

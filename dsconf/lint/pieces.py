@@ -17,7 +17,15 @@ from dsconf.lint.beside import configs_beside
 from dsconf.lint.consumer import config_of
 from dsconf.lint.formats import format_named
 from dsconf.lint.inside import documents_inside, language_of
-from dsconf.lint.recognise import FSDP_SECTION, STRONG, format_of, not_deepspeed, shaped_like_deepspeed
+from dsconf.lint.recognise import (
+    FSDP_SECTION,
+    NO_KEYS,
+    STRONG,
+    format_of,
+    mentions_config,
+    not_deepspeed,
+    shaped_like_deepspeed,
+)
 
 Read = Callable[[str], Document]
 Scan = Callable[..., Document]
@@ -61,6 +69,8 @@ class Opener:
         if language_of(path) is not None:
             return self._inside(path, text)
         if is_yaml(path):
+            if not mentions_config(text):
+                raise Skipped(NO_KEYS)
             from dsconf.document.yaml_reader import scan_yaml  # ruamel.yaml takes its time
 
             return self._in_yaml(scan_yaml(path, text), partial(scan_yaml, path), recognise=recognise)

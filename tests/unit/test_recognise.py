@@ -118,6 +118,15 @@ def test_what_hydra_merges_into_a_section_is_open() -> None:
     assert merged.value("train_micro_batch_size_per_gpu") == 1
 
 
+def test_hydra_reads_numbers_that_are_text_to_other_readers_of_yaml() -> None:
+    text = "ds: {zero_optimization: {reduce_bucket_size: 5e8, sub_group_size: '1e9', x: 1e}}\n"
+    (other,) = sections(text)
+    (hydra,) = sections(f"defaults: [_self_]\n{text}")
+    size, quoted, x = (f"zero_optimization.{key}" for key in ("reduce_bucket_size", "sub_group_size", "x"))
+    assert [other.raw(size), other.raw(quoted), other.raw(x)] == ["5e8", "1e9", "1e"]
+    assert [hydra.raw(size), hydra.raw(quoted), hydra.raw(x)] == [500_000_000, "1e9", "1e"]
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [

@@ -188,7 +188,7 @@ def test_fp8_backend(precision: str, tmp_path: Path) -> None:
     assert wrong_answers(base, "fp8_config.fp8_backend", tmp_path) == {}
 
 
-TWO = {
+TWO: dict[str, dict[str, list[object]]] = {
     "fsdp_config": {
         "version": [1, 2],
         "sharding_strategy": ["FULL_SHARD", "NO_SHARD"],
@@ -208,9 +208,7 @@ TWO = {
 def test_the_last_of_two_spellings_counts(section: str, tmp_path: Path) -> None:
     for key, values in TWO[section].items():
         alias = next(
-            name
-            for name, spec in load_keys()["keys"][section]["keys"].items()
-            if spec.get("alias") == key
+            name for name, spec in load_keys()["keys"][section]["keys"].items() if spec.get("alias") == key
         )
         exported = []
         for names in ((key, alias), (alias, key)):

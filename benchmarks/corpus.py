@@ -1,8 +1,9 @@
-"""What dsconf makes of many public configs: every JSON file below $DSCONF_CORPUS, linted and translated.
+"""What dsconf makes of many public configs: every JSON and YAML file below $DSCONF_CORPUS linted, and JSON translated.
 
     ./dev corpus                    print the counts
     ./dev corpus --write            write those of docs/corpus.md, and the list of what has to translate
     ./dev corpus --sample 120       print that many warnings, chosen by a seed, for a person to judge
+    ./dev corpus --yaml --sample 60 the same of the YAML files, and of the JSON files beside them
 
 Exit status 1 where one of them raised what is no answer, 2 without a corpus.
 """
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
 
-from corpus import LIST, configs, named
+from corpus import LIST, configs, corpus_yaml, named
 from filling import values_for
 
 from dsconf.config.context import Consumer, Context
@@ -31,6 +32,8 @@ CONSUMERS: tuple[Consumer | None, ...] = (None, "deepspeed", "trainer", "acceler
 CONSUMERS_SAMPLED: tuple[Consumer, ...] = ("deepspeed", "trainer", "accelerate")
 PAGE = Path(__file__).parents[1] / "docs" / "corpus.md"
 TABLE = "| code | rule | severity | anybody | DeepSpeed | Trainer | Accelerate |"
+YAML = "| code | rule | severity | fails | files |"
+SKIPPED = "| not judged, as | files |"
 TRANSLATED = "| status | why | files |"
 MOST = 25
 """Reasons to show."""
@@ -41,6 +44,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Lint and translate the configs below $DSCONF_CORPUS.")
     parser.add_argument("--sample", type=int, metavar="N", help="print N warnings instead of the counts")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--yaml", action="store_true", help="take the sample of the configs of trainers")
     parser.add_argument(
         "--write", action="store_true", help="write docs/corpus.md, and the list of what has to translate"
     )
@@ -51,19 +55,23 @@ def main() -> int:
         print("corpus: set DSCONF_CORPUS to a folder with JSON configs", file=sys.stderr)
         return 2
     if options.sample:
-        show_sample(paths, options.sample, options.seed)
+        show_sample(corpus_yaml() if options.yaml else paths, options.sample, options.seed)
         return 0
     if options.write:
         outcomes = {path: reasons(path) for path in configs()}
         page = with_table(PAGE.read_text(encoding="utf-8"), TABLE, table(paths))
-        PAGE.write_text(with_table(page, TRANSLATED, translated(outcomes)), encoding="utf-8")
+        page = with_table(page, TRANSLATED, translated(outcomes))
+        found, skipped = yaml_tables(in_yaml())
+        PAGE.write_text(with_table(with_table(page, YAML, found), SKIPPED, skipped), encoding="utf-8")
         names = [named(path) for path, (status, _) in outcomes.items() if status == 0]
         LIST.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
         return 0
     crashes: list[str] = []
-    print(f"{len(paths)} files")
+    print(f"{len(paths)} JSON files")
     for consumer in CONSUMERS:
         lint_all(paths, consumer, crashes)
+    print(f"\n{len(in_yaml())} YAML files")
+    lint_all(in_yaml(), None, crashes)
     translate_all(paths, crashes)
     for crash in crashes:
         print(crash, file=sys.stderr)
@@ -113,6 +121,26 @@ def table(paths: Iterable[Path]) -> str:
         counts = " | ".join(str(files[code, rule, severity, consumer] or "") for consumer in CONSUMERS)
         lines.append(f"| {code} | {rule} | {severity} | {counts} |")
     return "\n".join(lines) + "\n"
+
+
+def in_yaml() -> list[Path]:
+    """The YAML files of the corpus."""
+    return [path for path in corpus_yaml() if path.suffix in (".yaml", ".yml")]
+
+
+def yaml_tables(paths: Iterable[Path]) -> tuple[str, str]:
+    """In how many YAML files a rule finds something, and how many are skipped for which reason, as Markdown."""
+    files: Counter[tuple[str, str, str, str]] = Counter()
+    skipped: Counter[str] = Counter()
+    for path in paths:
+        result = lint_file(str(path), load_rules(), Context(), recognise=True)
+        files.update({(each.code, each.rule, each.severity, each.fails or "") for each in result.findings})
+        skipped.update([result.skipped] if result.skipped else [])
+    found = [YAML, "| --- | --- | --- | --- | ---: |"]
+    found += [f"| {' | '.join(row)} | {count} |" for row, count in sorted(files.items())]
+    reasons = [SKIPPED, "| --- | ---: |"]
+    reasons += [f"| {reason} | {count} |" for reason, count in skipped.most_common()]
+    return "\n".join(found) + "\n", "\n".join(reasons) + "\n"
 
 
 def show_sample(paths: Iterable[Path], count: int, seed: int) -> None:

@@ -28,3 +28,9 @@ def configs() -> list[Path]:
 def named(path: Path) -> str:
     """The name by which lists know a file."""
     return path.stem
+
+
+def corpus_yaml() -> list[Path]:
+    """The configs of launchers and trainers, nearly all of them YAML; an empty list without a corpus."""
+    folders = ("accelerate_yaml", "other_yaml")
+    return sorted(path for name in folders for path in Path(CORPUS).glob(f"{name}/*")) if CORPUS else []

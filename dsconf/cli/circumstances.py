@@ -9,6 +9,7 @@ import click
 
 from dsconf.cli.options import CONTEXT_NAMES
 from dsconf.config.context import Context, Gpu
+from dsconf.document.node import Document
 from dsconf.settings.find import Finder, read
 
 if TYPE_CHECKING:
@@ -130,9 +131,15 @@ def _with_files(context: Context, files: dict[str, str | None]) -> Context:
     if training_args is not None:
         context = context._replace(training_args=load_training_args(training_args, _load_yaml))
     if launch_config is not None:
-        launch = load_launch(launch_config, _load_yaml)
+        launch = load_launch(launch_config, _load_yaml, _scan_yaml)
         context = context._replace(launch=launch, world_size=context.world_size or launch.num_processes)
     return context
+
+
+def _scan_yaml(path: str, text: str) -> Document:
+    from dsconf.document.yaml_reader import scan_yaml
+
+    return scan_yaml(path, text)
 
 
 def _load_yaml(text: str) -> Any:

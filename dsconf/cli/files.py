@@ -9,11 +9,13 @@ from typing import Any
 import click
 
 from dsconf.config.context import Launch, Model
+from dsconf.document.node import Document
 from dsconf.document.source import Unusable, read_text
 from dsconf.formats.transformers.size import parameters
 
 Yaml = Callable[[str], Any]
 """Gives the value of a YAML text; raises ValueError."""
+Scan = Callable[[str, str], Document]
 
 
 def load_model(path: str, yaml: Yaml) -> Model:
@@ -63,8 +65,8 @@ def load_training_args(path: str, yaml: Yaml) -> Mapping[str, Any]:
     return _load(path, "--training-args", yaml)
 
 
-def load_launch(path: str, yaml: Yaml) -> Launch:
-    """What the YAML (or JSON) of `accelerate launch` says. Raises BadParameter."""
+def load_launch(path: str, yaml: Yaml, scan: Scan) -> Launch:
+    """What the YAML (or JSON) of `accelerate launch` says; `scan` reads YAML with its places. Raises BadParameter."""
     config = _load(path, "--launch-config", yaml)
     processes, section = config.get("num_processes"), config.get("deepspeed_config")
     whole = isinstance(processes, int) and not isinstance(processes, bool) and processes > 0
@@ -74,13 +76,18 @@ def load_launch(path: str, yaml: Yaml) -> Launch:
         mixed_precision=config.get("mixed_precision"),
         num_processes=processes if whole else None,
         deepspeed=section if isinstance(section, dict) else {},
+        document=scan(path, read_text(path)) if _is_yaml(path) else None,
     )
+
+
+def _is_yaml(path: str) -> bool:
+    return path.endswith((".yaml", ".yml"))
 
 
 def _load(path: str, option: str, yaml: Yaml) -> dict[str, Any]:
     try:
         text = read_text(path).removeprefix("\ufeff")
-        value = yaml(text) if path.endswith((".yaml", ".yml")) else json.loads(text)
+        value = yaml(text) if _is_yaml(path) else json.loads(text)
     except Unusable as problem:
         raise click.BadParameter(f"{path}: {problem.message}", param_hint=option) from None
     except (ValueError, RecursionError) as error:

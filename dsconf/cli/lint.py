@@ -54,14 +54,15 @@ def command(
     verbose: bool,
     **options: Any,
 ) -> None:
-    """Find what DeepSpeed will refuse, ignore or silently change in PATHS.
+    """Find what DeepSpeed, Accelerate or Trainer will refuse, ignore or silently change in PATHS.
 
-    PATHS are JSON files, folders to search for DeepSpeed configs, or - for standard input; none stand for the present
-    folder.
+    PATHS are configs in JSON or YAML, files that hold some (Python, Markdown, shell), folders to search for configs, or
+    - for standard input; none stand for the present folder.
 
     \b
     dsconf lint ds_config.json
     dsconf lint ds_config.json --world-size 8 --consumer trainer
+    dsconf lint accelerate.yaml --model config.json
     dsconf lint configs/ --output-format concise
     dsconf lint configs/ --select DS2,DS3 --ignore batch-missing
     dsconf lint ds_config.json --diff

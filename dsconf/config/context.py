@@ -61,6 +61,8 @@ class Launch(NamedTuple):
     num_processes: int | None = None
     deepspeed: Mapping[str, Any] = {}
     """Its section `deepspeed_config`."""
+    document: Any = None
+    """The file as a Document, with the places of its keys; None where these are not known."""
 
 
 class Guess(NamedTuple):

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 Spec = Mapping[str, Any]
 """A node of a key table (see `dsconf.formats.table`)."""
 
 _Value = TypeVar("_Value")
+_FILE = "keys.json"
 _MOST = 16
 """Tables to remember: one for each target version of a run, as a rule one in all."""
+
+
+@cache
+def table_beside(module: str) -> dict[str, Any]:
+    """The root of the key table that stands in the folder of a module, which is given by its file."""
+    folder = os.path.dirname(os.path.abspath(module))  # noqa: PTH100, PTH120  pathlib costs start-up time
+    with open(os.path.join(folder, _FILE), encoding="utf-8") as handle:  # noqa: PTH118, PTH123
+        table: dict[str, Any] = json.load(handle)
+    return table
 
 
 def per_table(function: Callable[[Spec], _Value]) -> Callable[[Spec], _Value]:

@@ -9,25 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dsconf.config.coerce import OTHER_READERS, Fails, Invalid, Node, coerce, expected
-
-_TRUE = ("y", "yes", "t", "true", "on", "1")
-_FALSE = ("n", "no", "f", "false", "off", "0")
-
-
-class _Refused(Exception):
-    """The value fails, and when."""
-
-    def __init__(self, fails: Fails = "init") -> None:
-        super().__init__(fails)
-        self.fails: Fails = fails
+from dsconf.config.coerce import OTHER_READERS, Invalid, Node, coerce, expected
+from dsconf.config.environment import Refused, truth
 
 
 def taken(node: Node, value: object) -> object | Invalid:
     """What TrainingArguments makes of `value` in the key that `node` of a key table describes."""
     try:
         return WAYS.get(node.get("way", "kept"), _kept)(node, value)
-    except _Refused as refused:
+    except Refused as refused:
         return Invalid(refused.fails, expected(node))
     except (TypeError, ValueError, OverflowError):
         return Invalid("init", expected(node))
@@ -46,10 +36,7 @@ def _kept(node: Node, value: object) -> object:
 
 def _flag(node: Node, value: object) -> object:
     """A value that is read as a word for true or false."""
-    text = str(value).lower()
-    if text not in _TRUE + _FALSE:
-        raise _Refused
-    return text in _TRUE
+    return truth(value)
 
 
 def _truth(node: Node, value: object) -> object:
@@ -64,14 +51,14 @@ def _version(node: Node, value: Any) -> object:
 def _word(node: Node, value: object) -> object:
     """One of the words, exactly."""
     if value not in node["values"]:
-        raise _Refused
+        raise Refused
     return value
 
 
 def _count(node: Node, value: Any) -> object:
     """An integer, of which only a positive one is handed on."""
     if value > 0 and not isinstance(value, int):
-        raise _Refused
+        raise Refused
     return int(value) if value > 0 else 0
 
 
@@ -85,7 +72,7 @@ def _names(node: Node, value: Any) -> object:
 def _prefetch(node: Node, value: object) -> object:
     """A word in any case, or its number as text."""
     if not isinstance(value, str):
-        raise _Refused
+        raise Refused
     return _member(node, value)
 
 
@@ -94,7 +81,7 @@ def _shards(node: Node, value: object) -> object:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise _Refused("step")
+        raise Refused("step")
     return _member(node, value)
 
 
@@ -102,7 +89,7 @@ def _member(node: Node, value: str) -> object:
     words, text = node["values"], value.upper()
     if text.isdecimal():
         if not 1 <= int(text) <= node["numbered"]:
-            raise _Refused
+            raise Refused
         return words[int(text) - 1]
     return _word(node, text)
 

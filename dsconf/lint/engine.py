@@ -71,9 +71,10 @@ def lint_text(
 def _merged(path: str, text: str, results: list[Result]) -> Result:
     """The results for the configs of one file as one."""
     missing = tuple(dict.fromkeys(pair for result in results for pair in result.missing_context))
+    findings = [finding for result in results for finding in result.findings]
     return Result(
         path,
-        [finding for result in results for finding in result.findings],
+        sorted(findings, key=lambda finding: (finding.place[1:], finding.code)),
         missing_context=missing,
         text=text,
         documents=tuple(document for result in results for document in result.documents),

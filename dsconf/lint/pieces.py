@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -10,17 +11,20 @@ from typing import NamedTuple
 from dsconf.config.context import Context
 from dsconf.config.effective import Config
 from dsconf.document.node import Document, Entry, Node, Reading, Span
+from dsconf.document.source import Unusable
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.lint.beside import configs_beside
 from dsconf.lint.consumer import config_of
 from dsconf.lint.formats import format_named
 from dsconf.lint.inside import documents_inside, language_of
-from dsconf.lint.recognise import FSDP_SECTION, format_of, not_deepspeed, shaped_like_deepspeed
+from dsconf.lint.recognise import FSDP_SECTION, STRONG, format_of, not_deepspeed, shaped_like_deepspeed
 
 Read = Callable[[str], Document]
 Scan = Callable[..., Document]
 Parse = Callable[[str, str, Context], Document]
 _YAML = (".yaml", ".yml")
+_OF_DEEPSPEED = re.compile(r".*deepspeed|ds_|ds$", re.IGNORECASE)
+"""The names of sections that hold DeepSpeed's keys; others have many of them, too, but not those of `STRONG`."""
 _OF_TRAINERS = ("trainer", "axolotl", "llamafactory")
 
 
@@ -59,7 +63,7 @@ class Opener:
         if is_yaml(path):
             from dsconf.document.yaml_reader import scan_yaml  # ruamel.yaml takes its time
 
-            return self._in_yaml(scan_yaml(path, text), partial(scan_yaml, path))
+            return self._in_yaml(scan_yaml(path, text), partial(scan_yaml, path), recognise=recognise)
         context = self._context
         document = self._parse(path, text, context)
         name = format_of(document)[0]
@@ -83,7 +87,7 @@ class Opener:
         beside = configs_beside(found, self._scan, config_of)
         return Config(document, table, self._context, format=name, beside=beside) if beside else found
 
-    def _in_yaml(self, document: Document, read: Read) -> list[Piece]:
+    def _in_yaml(self, document: Document, read: Read, *, recognise: bool) -> list[Piece]:
         context = self._context
         name, reason = format_of(document)
         if name == "deepspeed":
@@ -91,7 +95,10 @@ class Opener:
                 raise Skipped(
                     "a DeepSpeed config in YAML: who loads it is not known (--consumer says who reads it)"
                 )
-            return [Piece(config_of(document, context), read)]
+            foreign = not_deepspeed(document, load_keys(context.deepspeed_version)) if recognise else None
+            if foreign is not None:
+                raise Skipped(foreign)
+            return [self._as_json(document) or Piece(config_of(document, context), read)]
         found = [self._piece(document, name, read)] if name is not None else []
         if name in _OF_TRAINERS and context.consumer is None:
             context = context._replace(consumer="trainer")
@@ -100,6 +107,17 @@ class Opener:
         if not found:
             raise Skipped(reason)
         return found
+
+    def _as_json(self, document: Document) -> Piece | None:
+        """A config that is JSON but for the name of its file, which its consumer does not look at."""
+        if not document.text.lstrip().startswith("{"):
+            return None
+        path, context = document.path, self._context
+        try:
+            config = config_of(self._parse(path, document.text, context), context)
+            return Piece(config, lambda text: self._parse(path, text, context))
+        except Unusable:
+            return None
 
     def _inside(self, path: str, text: str) -> list[Piece]:
         """Every config inside a file of another language."""
@@ -151,9 +169,19 @@ def _sections(document: Document, context: Context, read: Read) -> list[Piece]:
     found = []
     for key in document.root.members():
         section = _section(document, key)
-        if section is not None and shaped_like_deepspeed(section, table):
+        if section is None or not (_OF_DEEPSPEED.match(key) or section.root.members().keys() & STRONG):
+            continue
+        if shaped_like_deepspeed(section, table):
             found.append(Piece(config_of(section, context), partial(_read_section, read, key)))
     return found
+
+
+def _open(node: Node) -> None:
+    """Let an object and those in it hold more than is written."""
+    node.open = True
+    for entry in node.entries:
+        if entry.node.kind == "object":
+            _open(entry.node)
 
 
 def _read_section(read: Read, key: str, text: str) -> Document:
@@ -163,8 +191,11 @@ def _read_section(read: Read, key: str, text: str) -> Document:
 
 def _section(document: Document, key: str) -> Document | None:
     """A section of a document as one of its own, None where it is no object."""
-    entry = document.root.members().get(key)
+    members = document.root.members()
+    entry = members.get(key)
     if entry is None or entry.node.kind != "object":
         return None
+    if "defaults" in members and members["defaults"].node.kind == "array":
+        _open(entry.node)  # hydra merges other files into it
     reading = Reading(entry.node, document.relaxations, document.placeholders, document.misreadings)
     return Document(document.path, document.text, reading, language=document.language)

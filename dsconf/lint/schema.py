@@ -205,6 +205,8 @@ def _wrong_value(config: Config, facts: Facts, item: Written) -> Iterator[Event]
         if isinstance(built, str) and built.startswith("torch.optim.") and built in OPTIMIZER_ARGUMENTS:
             found["fails"] = "init"  # torch looks at its arguments at once
         written = _number_in_yaml(raw) if config.document.language == "yaml" else None
+        if written is not None and config.document.placeholders:
+            return  # what fills such a template in (Hydra) reads it as a number
         if written is not None and found["number"] is not None:
             found["number"] = written
         key = {

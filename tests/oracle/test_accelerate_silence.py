@@ -74,7 +74,12 @@ SILENT = {
         for word in ("SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "false")
     },
     "true in reshard_after_forward of FSDP1": Silent(
-        None, FSDP1 + WRAP + "  fsdp_reshard_after_forward: true", FSDP1 + WRAP
+        "FS116", FSDP1 + WRAP + "  fsdp_reshard_after_forward: true", FSDP1 + WRAP
+    ),
+    "reshard_after_forward beside a strategy of FSDP1": Silent(
+        "FS116",
+        FSDP1 + WRAP + "  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_reshard_after_forward: false",
+        FSDP1 + WRAP + "  fsdp_sharding_strategy: FULL_SHARD",
     ),
     **{
         f"{word} of FSDP2": Silent(

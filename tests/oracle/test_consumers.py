@@ -19,7 +19,7 @@ from configs import context_config
 from dsconf.cli.files import load_launch
 from dsconf.config.context import Context, Launch, Model
 from dsconf.config.tables import Spec
-from dsconf.document.yaml_reader import load_yaml
+from dsconf.document.yaml_reader import load_yaml, scan_yaml
 from dsconf.formats.accelerate.fill import SIZES, by_size
 from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.trainer.fill import DEFAULTS
@@ -365,7 +365,7 @@ def test_what_may_stand_beside_the_file(field: str, monkeypatch: pytest.MonkeyPa
         refused = ""
     except ValueError as error:
         refused = str(error)
-    context = Context("trainer", 2, launch=load_launch(str(yaml), load_yaml))
+    context = Context("trainer", 2, launch=load_launch(str(yaml), load_yaml, scan_yaml))
     assert bool(said("accelerate-ds-file-conflict", BASE, context)) == bool(refused)
     assert ("will be ignored" in refused) == (field not in list(FIELDS)[8:])
 

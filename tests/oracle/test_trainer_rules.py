@@ -25,6 +25,8 @@ OF_TRAINER = [
 WORDS = {
     "trainer-fsdp-value": "auto_wrap_policy",
     "hf-fsdp-version-default": "only available with FSDP1",
+    "trainer-fsdp-word": "Unknown `fsdp` option",
+    "fsdp1-reshard-type": "FALSE",
     "trainer-removed-argument": "unexpected keyword argument",
     "fsdp-ckpt-duplicate": "can't both be set",
     "sharded-save-only-model": "SHARDED_STATE_DICT",

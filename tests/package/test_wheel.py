@@ -156,7 +156,8 @@ def test_the_index_is_that_of_the_rules(index: list[dict[str, Any]]) -> None:
 def lint_all(folder: Path, python_path: Path, examples: list[Example]) -> list[Any]:
     tasks = []
     for example in examples:
-        name = f"{example.id}.json"
+        name = f"{example.id}/{example.file}"
+        (folder / example.id).mkdir(exist_ok=True)
         tasks.append([name, example.write(folder / name)])
     done = run(
         sys.executable,

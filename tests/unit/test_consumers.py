@@ -14,7 +14,7 @@ from dsconf.cli import main
 from dsconf.cli.files import load_launch, load_model, load_training_args
 from dsconf.config.context import Consumer, Context, Guess, Launch, Model
 from dsconf.document.node import UNKNOWN
-from dsconf.document.yaml_reader import load_yaml
+from dsconf.document.yaml_reader import load_yaml, scan_yaml
 
 AUTO = '{"train_batch_size": "auto", "gradient_clipping": "auto", "zero_optimization": {"stage": 3}}'
 
@@ -182,7 +182,11 @@ def test_a_missing_file() -> None:
 def test_training_arguments_in_yaml_are_those_of_json() -> None:
     values = {"per_device_train_batch_size": 2, "bf16": True, "learning_rate": 0.1}
     yaml = write("a.yaml", "per_device_train_batch_size: 2\nbf16: yes\nlearning_rate: .1\n")
-    assert load_training_args(yaml, load_yaml) == load_training_args(write("a.json", json.dumps(values)), load_yaml) == values
+    assert (
+        load_training_args(yaml, load_yaml)
+        == load_training_args(write("a.json", json.dumps(values)), load_yaml)
+        == values
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,7 +218,7 @@ def test_models_that_may_have_a_size_are_left_alone() -> None:
 
 def test_the_launch_configuration_knows_the_number_of_processes() -> None:
     yaml = write("a.yaml", "distributed_type: DEEPSPEED\nmixed_precision: no\nnum_processes: 6\n")
-    launch = load_launch(yaml, load_yaml)
+    launch = load_launch(yaml, load_yaml, scan_yaml)
     assert (launch.mixed_precision, launch.num_processes, launch.deepspeed) == (False, 6, {})
     path = write(
         "ds.json", '{"train_batch_size": 28, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {}}'

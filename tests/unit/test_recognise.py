@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from corpus import CORPUS, needs_corpus
 
+from dsconf.config.context import Context
+from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
-from dsconf.document.node import Document
+from dsconf.document.node import UNKNOWN, Document
 from dsconf.document.yaml_reader import scan_yaml
+from dsconf.lint.engine import opener
+from dsconf.lint.pieces import Skipped
 from dsconf.lint.recognise import FSDP_SECTION, format_of
 
 IN_YAML = ".yaml", ".yml"
@@ -77,6 +81,62 @@ def test_none_has_a_reason() -> None:
 def read(path: Path) -> Document:
     text = path.read_text(encoding="utf-8")
     return scan_yaml(str(path), text) if path.suffix in IN_YAML else scan(str(path), text)
+
+
+def sections(text: str) -> list[Config]:
+    """The configs in a YAML file, none where it is skipped."""
+    try:
+        return [piece.config for piece in opener(Context()).pieces("c.yaml", text, recognise=True)]
+    except Skipped:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("ds_cfg: {zero_optimization: {}}", 1),
+        ("other: {train_micro_batch_size_per_gpu: 1}\ndeepspeed: {fp16: {}, optimizer: {}}", 2),
+        ("DeepSpeed_config: {fp16: {}, optimizer: {}}", 1),
+        ("train: {optimizer: {lr: 1.0e-5}, wandb: {enable: false}, checkpoint: {manager: dcp}}", 0),
+        ("ds_path: {optimizer: adamw}", 0),
+    ],
+)
+def test_sections_of_deepspeed_in_yaml(text: str, found: int) -> None:
+    """Other trainers have a section with an optimizer and checkpoints, too."""
+    assert [config.format for config in sections(text)] == ["deepspeed"] * found
+
+
+def test_what_hydra_merges_into_a_section_is_open() -> None:
+    text = (
+        "ds_cfg: {train_micro_batch_size_per_gpu: 1, zero_optimization: {offload_optimizer: {device: cpu}}}\n"
+    )
+    (alone,) = sections(text)
+    assert alone.value("zero_optimization.stage") == 0
+    (merged,) = sections(f"defaults: [base@ds_cfg: zero3]\n{text}")
+    assert merged.value("zero_optimization.stage") is UNKNOWN
+    assert merged.value("train_micro_batch_size_per_gpu") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ('{"zero_optimization": {"reduce_bucket_size": 5e8}}', 500_000_000),
+        ("zero_optimization: {reduce_bucket_size: 5e8}", "5e8"),
+        ("{zero_optimization: {reduce_bucket_size: 5e8}, }", "5e8"),
+    ],
+)
+def test_json_named_yaml_is_read_as_its_consumer_does(text: str, size: object) -> None:
+    """Accelerate takes any name, and json.load; to YAML 5e8 is text."""
+    (piece,) = opener(Context("accelerate")).pieces("zero2.yaml", text, recognise=False)
+    assert piece.config.raw("zero_optimization.reduce_bucket_size") == size
+    assert piece.config.document.text == text
+
+
+def test_a_trainer_with_deepspeeds_keys_is_none_of_its_configs() -> None:
+    text = "zero_optimization: {stage: 1}\n" + "".join(f"key_{number}: 1\n" for number in range(20))
+    with pytest.raises(Skipped, match="another trainer"):
+        opener(Context("deepspeed")).pieces("neox.yml", text, recognise=True)
+    assert opener(Context("deepspeed")).pieces("neox.yml", text, recognise=False)
 
 
 @needs_corpus

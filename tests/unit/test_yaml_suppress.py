@@ -63,7 +63,9 @@ def test_ahead_of_the_first_key() -> None:
 
 def test_configs_of_one_file_share_its_comments() -> None:
     section = "{train_micro_batch_size_per_gpu: 4, zero_optimization: {stage: 2}, x_y: 1}"
-    text = f"a: {section} # dsconf: ignore[DS104]\nb: {section}\n# dsconf: ignore[DS301]\nc: 1\n"
+    text = (
+        f"deepspeed: {section} # dsconf: ignore[DS104]\nds_other: {section}\n# dsconf: ignore[DS301]\nc: 1\n"
+    )
     assert found(text) == ["a.yaml:2 DS104", "a.yaml:3 DS131", "1"]
 
 

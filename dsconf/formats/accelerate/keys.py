@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import Any
 
 from dsconf.config.context import Context
+from dsconf.config.tables import table_beside
 from dsconf.document.node import Document
 from dsconf.formats.accelerate.live import conditions
 from dsconf.formats.pruning import pruned
 
 NEWEST = "1.15.0"
 """The Accelerate that the table describes."""
-KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json")  # noqa: PTH100, PTH118, PTH120
 _ANY = Context()
 
 
-@cache
 def load_keys() -> dict[str, Any]:
     """The root of the table: see `dsconf.formats.table` for its nodes."""
-    with open(KEYS_FILE, encoding="utf-8") as handle:  # noqa: PTH123
-        table: dict[str, Any] = json.load(handle)
-    return table
+    return table_beside(__file__)
 
 
 def table_for(document: Document | None, context: Context = _ANY) -> dict[str, Any]:

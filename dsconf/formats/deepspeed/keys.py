@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import Any
 
 from dsconf.config.context import Context
+from dsconf.config.tables import table_beside
 from dsconf.document.node import Document
 
 NEWEST = "0.19.8"
 """The DeepSpeed that the table describes."""
-KEYS_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keys.json")  # noqa: PTH100, PTH118, PTH120
 
 
 @cache
@@ -25,9 +23,7 @@ def load_keys(version: str | None = None) -> dict[str, Any]:
         from dsconf.formats.deepspeed.history import keys_of  # only an older target needs it
 
         return keys_of(load_keys(), version)
-    with open(KEYS_FILE, encoding="utf-8") as handle:  # noqa: PTH123
-        table: dict[str, Any] = json.load(handle)
-    return table
+    return table_beside(__file__)
 
 
 def table_for(document: Document | None, context: Context) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from dsconf.config.context import CONSUMER_NAMES, HUGGING_FACE
+from dsconf.config.context import CONSUMER_NAMES, HUGGING_FACE, Launch
 from dsconf.config.effective import Config, Facts
-from dsconf.document.node import Span
+from dsconf.document.node import Document, Span
 from dsconf.lint.event import Event, Needs
 from dsconf.lint.words import Words
 
@@ -51,7 +51,18 @@ def file_conflict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
             else config.document.root.span._replace(end=config.document.root.span.start + 1)
         )
         path = next((path for path in paths if config.entry(path)), "")
-        yield Event("accelerate-ds-file-conflict", path, span, key)
+        yield Event("accelerate-ds-file-conflict", path, span, key, (), tuple(_places(launch, fields)))
+
+
+def _places(launch: Launch, fields: list[str]) -> Iterator[tuple[Document, Span, str]]:
+    """Where fields stand in the file of `accelerate launch`."""
+    document: Document | None = launch.document
+    if document is None:
+        return
+    for field in fields:
+        entry = document.entry((*field.split("."),))
+        if entry is not None:
+            yield document, entry.span, "said here"
 
 
 def _same_file(one: str, other: str) -> bool:
@@ -68,7 +79,8 @@ def precision_conflict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     entry = config.document.entry((other, "enabled")) if other else None
     if entry is not None and str(entry.node.plain()).lower() == "true":
         key = {"wanted": wanted, "other": other, "launch": launch.file}
-        yield Event("accelerate-precision-conflict", f"{other}.enabled", entry.span, key)
+        places = tuple(_places(launch, ["mixed_precision"]))
+        yield Event("accelerate-precision-conflict", f"{other}.enabled", entry.span, key, (), places)
 
 
 def needs_zero_block(config: Config, facts: Facts) -> Iterator[Event | Needs]:

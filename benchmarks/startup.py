@@ -17,9 +17,50 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RUNS = 15
-BUDGET = 6.5
-"""Times the CPU of `python -c pass`."""
+BUDGETS = {".json": 6.5, ".yaml": 15.0}
+"""Times the CPU of `python -c pass`, by the kind of file: YAML is read by ruamel.yaml, which takes its time."""
 REPEAT = 50
+ACCELERATE = """\
+# FSDP2 on two machines with eight GPUs each: accelerate launch --config_file forty_lines.yaml train.py
+compute_environment: LOCAL_MACHINE
+debug: false
+distributed_type: FSDP
+downcast_bf16: 'no'
+enable_cpu_affinity: false
+
+# the layers are named by the model
+fsdp_config:
+  fsdp_version: 2
+  fsdp_reshard_after_forward: true
+  fsdp_offload_params: false
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_state_dict_type: SHARDED_STATE_DICT
+  fsdp_cpu_ram_efficient_loading: true
+  fsdp_activation_checkpointing: true
+
+# two groups of eight
+parallelism_config:
+  parallelism_config_dp_replicate_size: 2
+  parallelism_config_dp_shard_size: 8
+  parallelism_config_tp_size: 1
+  parallelism_config_cp_size: 1
+
+# the machines
+machine_rank: 0
+main_process_ip: 10.0.0.1
+main_process_port: 29500
+num_machines: 2
+num_processes: 16
+rdzv_backend: static
+same_network: true
+
+main_training_function: main
+mixed_precision: bf16
+tpu_env: []
+tpu_use_cluster: false
+tpu_use_sudo: false
+use_cpu: false
+"""
 
 
 def install(folder: Path) -> Path:
@@ -88,6 +129,13 @@ def sixty_lines(folder: Path) -> Path:
     return path
 
 
+def forty_lines(folder: Path) -> Path:
+    """A config of `accelerate launch` of 40 lines, as `accelerate config` and people write them."""
+    path = folder / "forty_lines.yaml"
+    path.write_text(ACCELERATE, encoding="utf-8")
+    return path
+
+
 def cpu(command: list[str]) -> float:
     """User and system milliseconds of one run. Raises RuntimeError where it fails."""
     process = subprocess.Popen(
@@ -136,6 +184,7 @@ def main() -> int:
             'python -c "import click"': [python, "-c", "import click"],
             "dsconf lint demo/ds_config.json": [dsconf, "lint", demo],
             "dsconf lint sixty_lines.json": [dsconf, "lint", str(sixty_lines(folder))],
+            "dsconf lint forty_lines.yaml": [dsconf, "lint", str(forty_lines(folder))],
         }
         times: dict[str, list[float]] = {label: [] for label in rows}
         for label in rows:  # bytecode and file caches
@@ -150,9 +199,12 @@ def main() -> int:
                 f"{label:<34} {min(found):>8.1f} {statistics.median(found):>8.1f} {min(found) / base:>16.2f}"
             )
         print(throughput(commands))
-    worst = max(min(found) / base for label, found in times.items() if label.startswith("dsconf"))
-    print(f"budget {BUDGET}: {'kept' if worst <= BUDGET else 'exceeded'} ({worst:.2f})")
-    return int(worst > BUDGET)
+    exceeded = False
+    for kind, budget in BUDGETS.items():
+        worst = max(min(found) / base for label, found in times.items() if label.endswith(kind))
+        exceeded |= worst > budget
+        print(f"budget of {kind} {budget}: {'kept' if worst <= budget else 'exceeded'} ({worst:.2f})")
+    return int(exceeded)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import click
@@ -78,7 +78,8 @@ class _Shown:
         self.config = config
         self._show_all = show_all
         self._rows = resolve(config)
-        self._more = _of_accelerate(config) if config.format == "accelerate" else {}
+        open_ = {row.path for row in self._rows if row.origin == "open"}
+        self._more = _of_accelerate(config, open_) if config.format == "accelerate" else {}
 
     def json(self) -> dict[str, Any]:
         """The keys with all that is known of each."""
@@ -94,7 +95,15 @@ class _Shown:
             for row in self._rows
         ]
         more = {
-            name: [{"name": row.name, "value": _plain(row.value), "from": row.source} for row in rows]
+            name: [
+                {
+                    "name": row.name,
+                    "value": _plain(row.value),
+                    "known": row.value is not UNKNOWN,
+                    "from": row.source,
+                }
+                for row in rows
+            ]
             for name, rows in self._more.items()
         }
         return {"keys": keys, **more}
@@ -124,10 +133,15 @@ class _Shown:
         return "\n".join(lines)
 
 
-def _of_accelerate(config: Config) -> dict[str, list[Row]]:
-    """What becomes of a file of `accelerate launch`, where there is something of a kind."""
+def _of_accelerate(config: Config, open_: Container[str]) -> dict[str, list[Row]]:
+    """What becomes of a file of `accelerate launch`, where there is something of a kind.
+
+    What is exported for a key in `open_` is what stands there once a placeholder is filled.
+    """
     found = {
-        "environment": list(exported(config)),
+        "environment": [
+            row._replace(value=UNKNOWN) if row.source in open_ else row for row in exported(config)
+        ],
         "plugin": plugin(config),
         "parallelism": parallelism(config),
     }

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +25,6 @@ SUFFIXES = (".json", ".hjson", ".jsonc", ".yaml", ".yml")
 """The names that a folder is searched for."""
 LARGEST = 2**20
 """Bytes. A larger file in a folder is data."""
-_MENTIONS = re.compile(r"^\s*(distributed_type|fsdp\w*|deepspeed\w*|dist_config)\s*:", re.MULTILINE)
 _NEVER = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "wandb"})
 """Folders that hold other people's files, or what programs wrote. Hidden ones are passed over, too."""
 
@@ -151,8 +149,6 @@ def _is_config(path: str) -> bool:
 
 def looks_like_yaml_config(path: str, text: str) -> bool:
     """Whether a YAML file that nobody named is the config of a launcher or trainer with FSDP or DeepSpeed in it."""
-    if not _MENTIONS.search(text):
-        return False
     try:
         return bool(opener(Context()).pieces(path, text, recognise=True))
     except (Unusable, Skipped):

@@ -17,7 +17,15 @@ from dsconf.lint.beside import configs_beside
 from dsconf.lint.consumer import config_of
 from dsconf.lint.formats import format_named
 from dsconf.lint.inside import documents_inside, language_of
-from dsconf.lint.recognise import FSDP_SECTION, STRONG, format_of, not_deepspeed, shaped_like_deepspeed
+from dsconf.lint.recognise import (
+    FSDP_SECTION,
+    NO_KEYS,
+    STRONG,
+    format_of,
+    mentions_config,
+    not_deepspeed,
+    shaped_like_deepspeed,
+)
 
 Read = Callable[[str], Document]
 Scan = Callable[..., Document]
@@ -25,6 +33,8 @@ Parse = Callable[[str, str, Context], Document]
 _YAML = (".yaml", ".yml")
 _OF_DEEPSPEED = re.compile(r".*deepspeed|ds_|ds$", re.IGNORECASE)
 """The names of sections that hold DeepSpeed's keys; others have many of them, too, but not those of `STRONG`."""
+_SHORT_FLOAT = r"[-+]?\d+[eE][-+]?\d+"
+"""Text to PyYAML, and a number to Hydra."""
 _OF_TRAINERS = ("trainer", "axolotl", "llamafactory")
 
 
@@ -61,6 +71,8 @@ class Opener:
         if language_of(path) is not None:
             return self._inside(path, text)
         if is_yaml(path):
+            if not mentions_config(text):
+                raise Skipped(NO_KEYS)
             from dsconf.document.yaml_reader import scan_yaml  # ruamel.yaml takes its time
 
             return self._in_yaml(scan_yaml(path, text), partial(scan_yaml, path), recognise=recognise)
@@ -176,12 +188,15 @@ def _sections(document: Document, context: Context, read: Read) -> list[Piece]:
     return found
 
 
-def _open(node: Node) -> None:
-    """Let an object and those in it hold more than is written."""
+def _as_hydra_reads(node: Node, text: str) -> None:
+    """Let an object and those in it hold more than is written, and numbers such as 1e-4 be numbers."""
     node.open = True
     for entry in node.entries:
-        if entry.node.kind == "object":
-            _open(entry.node)
+        value = entry.node
+        if value.kind == "object":
+            _as_hydra_reads(value, text)
+        elif value.kind == "string" and re.fullmatch(_SHORT_FLOAT, text[slice(*value.span)]):
+            value.kind, value.scalar = "number", float(text[slice(*value.span)])
 
 
 def _read_section(read: Read, key: str, text: str) -> Document:
@@ -196,6 +211,6 @@ def _section(document: Document, key: str) -> Document | None:
     if entry is None or entry.node.kind != "object":
         return None
     if "defaults" in members and members["defaults"].node.kind == "array":
-        _open(entry.node)  # hydra merges other files into it
+        _as_hydra_reads(entry.node, document.text)  # it merges other files into the section
     reading = Reading(entry.node, document.relaxations, document.placeholders, document.misreadings)
     return Document(document.path, document.text, reading, language=document.language)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from dsconf.config.coerce import types_of
@@ -33,6 +34,8 @@ _MOST_MISTAKES = 10
 _OTHER_LANGUAGES = {".toml": "TOML"}
 FSDP_SECTION = "fsdp_config"
 """What stands for a file that is nothing but that section of TrainingArguments."""
+NO_KEYS = "it has no keys of DeepSpeed, Accelerate, Trainer or Axolotl that dsconf knows"
+"""Why most files are passed over."""
 _ARGUMENTS = frozenset(
     {"output_dir", "per_device_train_batch_size", "num_train_epochs", "learning_rate", "max_steps"}
 )
@@ -45,6 +48,25 @@ _FSDP_KEYS = frozenset(
     }
 )  # fmt: skip
 """Keys of a section for FSDP, which may have the prefix fsdp_."""
+
+
+_TOLD_BY = frozenset(
+    {
+        "distributed_type", "compute_environment", "dist_config", "base_model", "dp_shard_size",
+        "transformer_layer_cls_to_wrap", "cpu_ram_efficient_loading",
+    }
+)  # fmt: skip
+"""Keys that tell a format, but for those with fsdp or deepspeed in their names."""
+
+
+def mentions_config(text: str) -> bool:
+    """Whether a YAML text may be or hold a config, by what looks like a key: much cheaper than to read it.
+
+    Only a text of something else may be taken for one.
+    """
+    names = "|".join(sorted(_TOLD_BY | STRONG | _ARGUMENTS))
+    key = rf"(?:[\w@.-]*(?:fsdp|deepspeed)[\w@.-]*|ds|ds_[\w@.-]*|{names})"
+    return re.search(rf"""(?<![^\s{{,"'\ufeff]){key}["']?\s*:""", text, re.IGNORECASE) is not None
 
 
 def other_language(path: str) -> str | None:
@@ -85,7 +107,7 @@ def format_of(document: Document) -> tuple[str | None, str]:
         return None, "it has no settings for FSDP or DeepSpeed"
     if kinds and all(_is_fsdp_key(key) for key in kinds) and any(_is_telling(key) for key in kinds):
         return FSDP_SECTION, ""
-    return None, "it has no keys of DeepSpeed, Accelerate, Trainer or Axolotl that dsconf knows"
+    return None, NO_KEYS
 
 
 def _is_accelerate(kinds: Mapping[str, Kind]) -> bool:

@@ -21,6 +21,7 @@ MENDABLE = """{
   "zero_optimization": {"stage": 2, "cpu_offload": true}
 }
 """
+LAUNCH = "distributed_type: FSDP\nnum_processes: 8\nfsdp_confg: {fsdp_version: 2}\n"
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,9 @@ def test_hooks(hooks: Path, tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(WRONG, encoding="utf-8")
     (tmp_path / "package.json").write_text('{"name": "x"}\n', encoding="utf-8")
     (tmp_path / "old.json").write_text(MENDABLE, encoding="utf-8")
+    (tmp_path / "launch.yaml").write_text(LAUNCH, encoding="utf-8")
+    (tmp_path / "compose.yml").write_text("services: {web: {image: nginx}}\n", encoding="utf-8")
+    (tmp_path / "chart.yaml").write_text("kind: Pod\n---\nkind: Service\n", encoding="utf-8")
     revision = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=hooks, text=True).strip()
     ids = [{"id": "dsconf-lint"}, {"id": "dsconf-fix"}]
     config = {"repos": [{"repo": str(hooks), "rev": revision, "hooks": ids}]}
@@ -55,7 +59,10 @@ def test_hooks(hooks: Path, tmp_path: Path) -> None:
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert run.returncode == 1, run.stdout + run.stderr
     assert "package.json: skipped, no DeepSpeed config" in run.stdout
+    assert "compose.yml: skipped, it has no keys of" in run.stdout
+    assert "chart.yaml: skipped, it has no keys of" in run.stdout
     assert "DS104 warning: unknown key" in run.stdout
+    assert "AC101 error: unknown key fsdp_confg" in run.stdout
     assert "files were modified by this hook" in run.stdout
     mended = (tmp_path / "old.json").read_text(encoding="utf-8")
     assert "cpu_offload" not in mended

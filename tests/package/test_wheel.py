@@ -208,6 +208,17 @@ def test_lint_imports_nothing_heavy(built: Built, tmp_path: Path, output: str) -
         assert outside == {"dsconf"}
 
 
+def test_lint_of_yaml_imports_its_reader_and_nothing_heavier(built: Built, tmp_path: Path) -> None:
+    good = "distributed_type: FSDP\nnum_processes: 8\nfsdp_config: {fsdp_version: 2}\n"
+    (tmp_path / "good.yaml").write_text(good)
+    (tmp_path / "bad.yaml").write_text(good.replace("8", "none") + "fsdp_confg: 1\n")
+    for name, status in (("good.yaml", 0), ("bad.yaml", 1)):
+        found, modules, _ = imported(built, tmp_path, "lint", name)
+        assert found == status
+        assert "ruamel.yaml" in modules, "or this test looks at nothing"
+        assert not modules & ({*NEVER, "importlib.metadata"} - {"ruamel"})
+
+
 def test_settings_and_rules_of_ones_own_from_the_wheel(built: Built, tmp_path: Path) -> None:
     """The compiler and the settings are imported only where there is something for them."""
     page = """```toml

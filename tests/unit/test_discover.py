@@ -67,6 +67,84 @@ def test_a_folder_is_searched_by_content() -> None:
     assert files(os.path.abspath("b")) == [os.path.abspath("b/zero.json")]  # noqa: PTH100
 
 
+CONFIGS_IN_YAML = {
+    "accelerate": "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_processes: 8\n",
+    "trainer": "output_dir: o\nfsdp: true\nfsdp_config:\n  fsdp_version: 2\n",
+    "section": "fsdp_version: 2\nfsdp_transformer_layer_cls_to_wrap: Block\n",
+    "axolotl": "base_model: m\nfsdp_version: 2\nfsdp_config:\n  offload_params: false\n",
+    "axolotl-sizes": "base_model: m\ndp_shard_size: 4\n",
+    "llamafactory": "model_name_or_path: m\ndist_config:\n  name: fsdp2\n",
+    "llamafactory-deepspeed": "output_dir: o\ndeepspeed: examples/deepspeed/ds_z3_config.json\n",
+    "deepspeed-inside": "run: {name: x}\nds_cfg:\n  train_micro_batch_size_per_gpu: 1\n",
+    "in-flow-style": '{"distributed_type": "FSDP", "num_processes": 8}\n',
+}
+OTHER_YAML = {
+    "compose": "services:\n  deepspeed:\n    image: deepspeed/deepspeed\n    environment: [USE_FSDP=1]\n",
+    "workflow": "on: push\njobs:\n  deepspeed:\n    steps:\n      - run: |\n          pip install deepspeed\n",
+    "olmo": "model: {d_model: 4096}\nfsdp:\n  wrapping_strategy: by_block\n  precision: mixed\nprecision: amp\n",
+    "hydra": "defaults:\n  - _self_\nactor:\n  fsdp_config:\n    param_offload: false\n",
+    "axolotl-alone": "base_model: m\nmicro_batch_size: 1\n",
+    "trainer-alone": "output_dir: o\nlearning_rate: 1.0e-5\n",
+    "another-section": "train:\n  optimizer: {lr: 1.0e-5}\n  checkpoint: {manager: dcp}\n  wandb: {name: x}\n",
+    "gpt-neox": "hidden-size: 768\nzero_optimization:\n  stage: 1\n",
+    "documents": "kind: Pod\n---\nkind: Service\n",
+    "helm": "image: {{ .Values.image }}\n  {{- if .Values.x }}\n",
+    "list": "- deepspeed: 1\n",
+    "broken": "distributed_type: [FSDP\n",
+    "empty": "",
+}
+
+
+def test_yaml_in_a_folder() -> None:
+    for name, text in (CONFIGS_IN_YAML | OTHER_YAML).items():
+        write(f"{name}.yaml", text)
+    assert files(".") == sorted(f"{name}.yaml" for name in CONFIGS_IN_YAML)
+
+
+@pytest.mark.parametrize("name", sorted(set(OTHER_YAML) - {"broken", "list", "empty"}))
+def test_other_yaml_that_is_named_is_skipped(name: str) -> None:
+    """A hook of pre-commit is given every YAML file of a repository."""
+    result = dsconf(write("other.yaml", OTHER_YAML[name]))
+    assert result.exit_code == 0
+    assert "other.yaml: skipped, " in result.output
+
+
+@pytest.mark.parametrize("suffix", [".yml", ".YAML"])
+def test_other_names_of_yaml(suffix: str) -> None:
+    write(f"c{suffix}", CONFIGS_IN_YAML["accelerate"])
+    assert files(".") == [f"c{suffix}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeff{}",
+        "{}# \ta\ttab\n#\tand one\n",
+        "---\n{}...\n",
+        "{}fsdp_config: {fsdp_version:   2,   fsdp_typo: 'x' }   # odd\n\n\n",
+        "{}fsdp_config:\n    fsdp_version: 2\n    fsdp_offload_params: off",
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_fix_of_nothing_changes_no_byte(text: str, end: str) -> None:
+    config = CONFIGS_IN_YAML["accelerate"]
+    data = text.replace("{}", config, 1).replace("\n", end).encode()
+    Path("a.yaml").write_bytes(data)
+    Path("b.yaml").write_bytes(data)
+    result = dsconf("a.yaml", "b.yaml", "--fix")
+    assert "Fixed" not in result.output
+    assert "skipped" not in result.output
+    assert result.exit_code in (0, 1)
+    assert [Path(name).read_bytes() for name in ("a.yaml", "b.yaml")] == [data, data]
+
+
+def test_a_fix_changes_its_place_and_no_other_byte() -> None:
+    text = "\ufeff# \ttab\r\ndistributed_type: FSDP\r\nnum_processes: 8\r\nfsdp_config:\r\n  fsdp_verison:  2 #\tx"
+    Path("a.yaml").write_bytes(text.encode())
+    assert dsconf("a.yaml", "--fix", "--unsafe-fixes").exit_code == 0
+    assert Path("a.yaml").read_bytes() == text.replace("verison", "version").encode()
+
+
 def test_a_broken_config_is_found_and_said() -> None:
     write("broken.json", '{"zero_optimization": {"stage": 2}')
     write("foreign.json", '{"optimizer": {')

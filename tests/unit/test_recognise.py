@@ -6,16 +6,17 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from corpus import CORPUS, needs_corpus
+from corpus import CORPUS, corpus_yaml, needs_corpus
 
 from dsconf.config.context import Context
 from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
 from dsconf.document.node import UNKNOWN, Document
+from dsconf.document.source import Unusable
 from dsconf.document.yaml_reader import scan_yaml
 from dsconf.lint.engine import opener
 from dsconf.lint.pieces import Skipped
-from dsconf.lint.recognise import FSDP_SECTION, format_of
+from dsconf.lint.recognise import FSDP_SECTION, format_of, mentions_config
 
 IN_YAML = ".yaml", ".yml"
 OF_PROJECTS: dict[str, set[str | None]] = {
@@ -117,6 +118,15 @@ def test_what_hydra_merges_into_a_section_is_open() -> None:
     assert merged.value("train_micro_batch_size_per_gpu") == 1
 
 
+def test_hydra_reads_numbers_that_are_text_to_other_readers_of_yaml() -> None:
+    text = "ds: {zero_optimization: {reduce_bucket_size: 5e8, sub_group_size: '1e9', x: 1e}}\n"
+    (other,) = sections(text)
+    (hydra,) = sections(f"defaults: [_self_]\n{text}")
+    size, quoted, x = (f"zero_optimization.{key}" for key in ("reduce_bucket_size", "sub_group_size", "x"))
+    assert [other.raw(size), other.raw(quoted), other.raw(x)] == ["5e8", "1e9", "1e"]
+    assert [hydra.raw(size), hydra.raw(quoted), hydra.raw(x)] == [500_000_000, "1e9", "1e"]
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [
@@ -137,6 +147,39 @@ def test_a_trainer_with_deepspeeds_keys_is_none_of_its_configs() -> None:
     with pytest.raises(Skipped, match="another trainer"):
         opener(Context("deepspeed")).pieces("neox.yml", text, recognise=True)
     assert opener(Context("deepspeed")).pieces("neox.yml", text, recognise=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("distributed_type: FSDP", True),
+        ("\ufeffdistributed_type: FSDP", True),
+        ("{'fsdp_config' : {}}", True),
+        ('{"a": 1,"fsdp":true}', True),
+        ("trainer:\n  Deepspeed_Config: x", True),
+        ("ds: {train_batch_size: 1}", True),
+        ("dsn: postgres://db", False),
+        ("run: pip install deepspeed", False),
+        ("# fsdp is off\nimage: fsdp/deepspeed", False),
+        ("services: {web: {image: nginx}}", False),
+    ],
+)
+def test_a_config_is_smelt_before_it_is_read(text: str, wanted: bool) -> None:
+    assert mentions_config(text) is wanted
+
+
+@needs_corpus
+def test_no_config_is_missed_for_lack_of_a_smell() -> None:
+    missed = []
+    for path in corpus_yaml():
+        text = path.read_text("utf-8")
+        try:
+            known = format_of(scan_yaml(path.name, text))[0] if path.suffix in IN_YAML else None
+        except Unusable:
+            continue
+        if known is not None and not mentions_config(text):
+            missed.append(path.name)
+    assert missed == []
 
 
 @needs_corpus

@@ -535,7 +535,8 @@ def test_scalars_as_pyyaml_reads_them(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a: &x {b: 1}\nc: *x", "a: &x {b: 1}\nc: {<<: *x, d: 2}", "[1, [2, no]]", "", "{a: {b: [c]}}"]
+    "text",
+    ["a: &x {b: 1}\nc: *x", "a: &x {b: 1}\nc: {<<: *x, d: 2}", "a: [1, [2, no]]", "a:", "{a: {b: [c]}}"],
 )
 def test_structures_as_pyyaml_reads_them(text: str) -> None:
     assert load_yaml(text) == importlib.import_module("yaml").safe_load(text)

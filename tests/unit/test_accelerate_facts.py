@@ -93,6 +93,18 @@ DEEPSPEED: dict[str, object] = {"distributed_type": "DEEPSPEED"}
         ("mesh_product", layout(tp_size=2, dp_shard_size="4"), 8),
         ("mesh_product", layout(tp_size="two"), UNKNOWN),
         ("mesh_product", {}, UNKNOWN),
+        (
+            "overwriting",
+            {**DEEPSPEED, "deepspeed_config": {"num_processes": 6, "zero_stage": 2}},
+            ["num_processes"],
+        ),
+        ("overwriting", {**DEEPSPEED, "deepspeed_config": {"num_processes": None}}, []),
+        ("overwriting", fsdp(num_processes=6), []),
+        ("processes", {"num_processes": 8, "parallelism_config": {"num_processes": 6}}, UNKNOWN),
+        ("processes", {"num_processes": 8, "parallelism_config": {"num_machines": 6}}, 8),
+        ("machines", {"parallelism_config": {"num_machines": 6}}, UNKNOWN),
+        ("mixed_precision", {"mpirun_config": {"mixed_precision": "fp16"}}, UNKNOWN),
+        ("processes_problem", {**DEEPSPEED, "deepspeed_config": {"num_processes": 6}}, UNKNOWN),
     ],
 )
 def test_facts(name: str, settings: dict[str, object], expected: object) -> None:

@@ -8,7 +8,7 @@ from dsconf.config.effective import Reader
 from dsconf.config.fsdp import FSDP_FACTS
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.accelerate.live import SECTIONS, has_layout, launcher
-from dsconf.formats.accelerate.problems import PROBLEMS
+from dsconf.formats.accelerate.problems import PROBLEMS, is_overwritten
 
 SIZES = tuple(
     f"parallelism_config.parallelism_config_{name}_size"
@@ -91,6 +91,8 @@ def loading_conflict(read: Reader) -> object:
 
 def mixed_precision(read: Reader) -> object:
     """The number format in lower case: "no" where nothing is written; the old key fp16 counts without the new one."""
+    if is_overwritten(read, "mixed_precision"):
+        return UNKNOWN
     if not read.present("mixed_precision") and not read.may_hold("mixed_precision"):
         old = read.written("fp16")
         return UNKNOWN if old is UNKNOWN else "fp16" if old else "no"
@@ -99,7 +101,7 @@ def mixed_precision(read: Reader) -> object:
 
 def machines(read: Reader) -> object:
     """The number of machines."""
-    value = read.value("num_machines")
+    value = UNKNOWN if is_overwritten(read, "num_machines") else read.value("num_machines")
     return value if isinstance(value, int) and not isinstance(value, bool) else UNKNOWN
 
 
@@ -108,6 +110,8 @@ def processes(read: Reader) -> object:
     given = read.hint("world_size")
     if given is not None:
         return given
+    if is_overwritten(read, "num_processes"):
+        return UNKNOWN
     if not read.present("num_processes") and not read.may_hold("num_processes"):
         return 1 if read.value("distributed_type") == "NO" else UNKNOWN
     value = read.value("num_processes")

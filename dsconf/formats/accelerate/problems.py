@@ -6,9 +6,23 @@ from collections.abc import Callable
 
 from dsconf.config.effective import Reader
 from dsconf.document.node import UNKNOWN
+from dsconf.formats.accelerate.arguments import PREFIXES, overwritten
 from dsconf.formats.accelerate.live import SECTIONS
 
+CONTAINERS = (
+    *SECTIONS.values(),
+    *(name for name in PREFIXES if name != "fsdp_config"),
+    "parallelism_config",
+    "mpirun_config",
+)
+"""The sections, all of whose keys the launcher copies onto its arguments."""
 _SIZES = ("dp_replicate", "dp_shard", "tp", "cp", "sp")
+
+
+def is_overwritten(read: Reader, name: str) -> bool:
+    """Whether a key of the top level does not count, since a section holds one of its name."""
+    names = read.fact("overwriting")
+    return isinstance(names, list) and name in names
 
 
 def sagemaker(read: Reader) -> object:
@@ -24,7 +38,11 @@ def processes_problem(read: Reader) -> object:
     machine), "indivisible", "machines" (not all GPUs).
     """
     distributed, written = read.value("distributed_type"), read.written("num_processes")
-    if UNKNOWN in (distributed, written) or read.fact("sagemaker") is not False:
+    if (
+        UNKNOWN in (distributed, written)
+        or is_overwritten(read, "num_processes")
+        or read.fact("sagemaker") is not False
+    ):
         return UNKNOWN
     starter, machines = read.fact("launched_by"), read.fact("machines")
     missing = written is None and (starter != "simple" or not read.present("num_processes"))
@@ -79,7 +97,22 @@ def not_quite_true(read: Reader) -> object:
     return written if written is UNKNOWN else str(written).lower() in ("1", "yes", "on", "y", "t")
 
 
+def overwriting(read: Reader) -> object:
+    """The keys of sections that overwrite an argument of the launcher."""
+    found = []
+    for section in CONTAINERS:
+        content = read.written(section)
+        if content is UNKNOWN:
+            return UNKNOWN
+        if isinstance(content, dict):
+            found += [
+                name for name, value in content.items() if value is not None and overwritten(section, name)
+            ]
+    return found
+
+
 PROBLEMS: dict[str, Callable[[Reader], object]] = {
-    fact.__name__: fact for fact in (sagemaker, processes_problem, dead_section, mesh_words, not_quite_true)
+    fact.__name__: fact
+    for fact in (sagemaker, processes_problem, dead_section, mesh_words, not_quite_true, overwriting)
 }
 """These facts by name."""

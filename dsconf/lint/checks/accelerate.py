@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from dsconf.config.effective import Config, Facts
 from dsconf.document.node import Span
+from dsconf.formats.accelerate.arguments import overwritten
+from dsconf.formats.accelerate.problems import CONTAINERS
 from dsconf.lint.checks import fsdp
 from dsconf.lint.checks.files import file_missing
 from dsconf.lint.checks.launch import INLINE
@@ -59,9 +61,33 @@ def needs_zero_block(config: Config, facts: Facts) -> Iterator[Event | Needs]:
         )
 
 
+def key_overwrites(config: Config, facts: Facts) -> Iterator[Event | Needs]:
+    """Keys of a section that overwrite an argument of the launcher, unless they say the same as the top level."""
+    if facts.value("sagemaker") is not False:
+        return
+    for section in CONTAINERS:
+        above = config.entry(section)
+        for entry in above.node.members().values() if above and above.node.kind == "object" else ():
+            argument, value = overwritten(section, entry.key), entry.node.plain()
+            if (
+                argument is None
+                or value is None
+                or (config.present(argument) and config.raw(argument) == value)
+            ):
+                continue
+            key = {
+                "name": entry.key, "section": section, "argument": argument, "value": value,
+                "top": argument in config.table["keys"], "differs": config.present(argument),
+            }  # fmt: skip
+            same = config.entry(argument) if config.present(argument) else None
+            others = ((same.span, "not read"),) if same else ()
+            yield Event("accelerate-key-overwrites", f"{section}.{entry.key}", entry.span, key, others)
+
+
 CHECKS = {
     **fsdp.CHECKS,
     "accelerate-ds-file-conflict": file_conflict,
     "accelerate-needs-zero-block": needs_zero_block,
     "accelerate-ds-file-missing": file_missing,
+    "accelerate-key-overwrites": key_overwrites,
 }

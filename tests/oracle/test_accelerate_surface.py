@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 
 import pytest
 
-from dsconf.formats.accelerate.arguments import ARGUMENTS, overwritten
+from dsconf.formats.accelerate.arguments import ARGUMENTS, OWN, overwritten
 from dsconf.formats.accelerate.keys import load_keys
 
 pytestmark = pytest.mark.oracle
@@ -84,3 +85,12 @@ def test_a_key_of_a_section_may_overwrite_an_argument(section: str, key: str, ar
         merged, _, _ = launch._validate_launch_command(parsed)
     changed = next((name for name in ARGUMENTS if getattr(merged, name, None) == 6), None)
     assert overwritten(section, key) == argument == changed
+
+
+def test_an_argument_that_is_a_key_of_its_section() -> None:
+    """`accelerate config` writes it there."""
+    cluster = importlib.import_module("accelerate.commands.config.cluster")
+    for section, name in OWN.items():
+        assert f'{section}["{name}"] = ' in inspect.getsource(cluster)
+        assert overwritten(section, name) is None
+        assert overwritten("deepspeed_config", name) == name

@@ -13,7 +13,10 @@ ARGUMENTS = frozenset({
     "tee", "tpu", "tpu_use_cluster", "tpu_use_sudo", "use_deepspeed", "use_fsdp", "use_megatron_lm",
     "use_parallelism_config", "vm",
 })  # fmt: skip
-"""Those that belong to no section, but for `OWN`; what stands in a section comes before the top level, and after the command line."""
+"""Those that belong to no section, but for `OWN`.
+
+What stands in a section comes before the top level, and after the command line.
+"""
 
 OWN = {"mpirun_config": "mpirun_hostfile"}
 """By section the argument that is a key of it, as `accelerate config` writes it."""

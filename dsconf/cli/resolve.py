@@ -14,8 +14,10 @@ from dsconf.config.effective import Config
 from dsconf.config.resolve import known, resolve
 from dsconf.document.node import UNKNOWN
 from dsconf.document.source import Unusable, read_text
-from dsconf.formats.accelerate.launch import Row, exported
+from dsconf.formats.accelerate.launch import exported
 from dsconf.formats.accelerate.plugins import parallelism, plugin
+from dsconf.formats.row import Row
+from dsconf.formats.trainer.plugin import plugin as trainer_plugin
 from dsconf.lint.consumer import config_of
 from dsconf.lint.engine import opener, unusable_result
 from dsconf.lint.index import load_rules
@@ -37,7 +39,8 @@ _HEADINGS = {
 def command(source: str, show_all: bool, output_format: str, **options: Any) -> None:
     """Show what every key of SOURCE ends up as, and where the value comes from.
 
-    Of a file of `accelerate launch` also what the launcher exports, and what the plugin of each worker has.
+    Of a file of `accelerate launch` also what the launcher exports, and of that and of TrainingArguments what the
+    plugin of each worker has.
 
     \b
     dsconf resolve ds_config.json --world-size 8
@@ -79,7 +82,7 @@ class _Shown:
         self._show_all = show_all
         self._rows = resolve(config)
         open_ = {row.path for row in self._rows if row.origin == "open"}
-        self._more = _of_accelerate(config, open_) if config.format == "accelerate" else {}
+        self._more = _what_becomes_of(config, open_)
 
     def json(self) -> dict[str, Any]:
         """The keys with all that is known of each."""
@@ -133,11 +136,16 @@ class _Shown:
         return "\n".join(lines)
 
 
-def _of_accelerate(config: Config, open_: Container[str]) -> dict[str, list[Row]]:
-    """What becomes of a file of `accelerate launch`, where there is something of a kind.
+def _what_becomes_of(config: Config, open_: Container[str]) -> dict[str, list[Row]]:
+    """What becomes of a file of `accelerate launch`, or of training arguments, where there is something of a kind.
 
     What is exported for a key in `open_` is what stands there once a placeholder is filled.
     """
+    if config.format == "trainer":
+        rows = trainer_plugin(config)
+        return {"plugin": rows} if rows else {}
+    if config.format != "accelerate":
+        return {}
     found = {
         "environment": [
             row._replace(value=UNKNOWN) if row.source in open_ else row for row in exported(config)

@@ -372,7 +372,9 @@ def test_what_may_stand_beside_the_file(field: str, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("wanted", ["no", "fp16", "bf16", "fp8"])
 @pytest.mark.parametrize(
-    "sections", [{}, {"fp16": True}, {"bf16": True}, {"bf16": False}, {"fp16": "auto"}], ids=json.dumps
+    "sections",
+    [{}, {"fp16": True}, {"bf16": True}, {"bf16": False}, {"fp16": False}, {"fp16": "auto"}],
+    ids=json.dumps,
 )
 def test_precision_of_the_launcher(wanted: str, sections: Config) -> None:
     config = {**BASE, **{name: {"enabled": enabled} for name, enabled in sections.items()}}
@@ -385,6 +387,13 @@ def test_precision_of_the_launcher(wanted: str, sections: Config) -> None:
     context = Context("accelerate", 1, launch=Launch("a.yaml", "DEEPSPEED", wanted))
     assert bool(said("accelerate-precision-conflict", config, context)) == ("cannot be set" in refused)
     ours = context_config(config, context)
+    if not refused:
+        got = {
+            name for name in ("fp16", "bf16") if plugin.deepspeed_config.get(name, {}).get("enabled") is True
+        }
+        asked = {"no": set(), "fp8": {"bf16"}}.get(wanted, {wanted})
+        overruled = said("accelerate-precision-overruled", config, context)
+        assert bool(overruled) == (got != asked and wanted != "fp8"), (got, asked)
     for name, enabled in sections.items():
         if enabled == "auto" and not refused:
             assert ours.value(f"{name}.enabled") == plugin.deepspeed_config[name]["enabled"]

@@ -157,7 +157,7 @@ def test_imports_go_downwards(module: str) -> None:
         assert LAYERS.index(layer(below)) <= LAYERS.index(layer(module)), f"{module} imports {below}"
 
 
-SHARED = LEAVES | {f"dsconf.formats.{name}" for name in ("reading", "choices", "section", "pruning")}
+SHARED = LEAVES | {f"dsconf.formats.{name}" for name in ("reading", "choices", "row", "section", "pruning")}
 """What all formats use."""
 GENERATOR = "dsconf.formats.table"
 """It writes the key tables of all formats."""

@@ -95,7 +95,10 @@ def test_a_launch_of_neither_has_no_plugin(tmp_path: Path) -> None:
 def test_arguments_of_trainer(tmp_path: Path) -> None:
     text = '{"output_dir": "o", "fsdp": true, "fsdp_config": {"fsdp_version": 2, "cpu_offload": "false"}}'
     report = as_json(tmp_path, text, name="args.json")
-    assert list(report) == ["version", "file", "keys"], "nothing is launched"
+    assert list(report) == ["version", "file", "keys", "plugin"], "nothing is launched"
+    fields = {row["name"]: (row["value"], row["from"]) for row in report["plugin"]}
+    assert fields["cpu_offload"] == (True, "fsdp_config.cpu_offload")
+    assert fields["reshard_after_forward"] == (True, "default")
     keys = {row["key"]: row for row in report["keys"]}
     assert keys["fsdp_config.cpu_offload"]["value"] is True, "any text counts as true"
     assert keys["fsdp_config.version"]["origin"] == "written"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from dsconf.config.effective import Config
 from dsconf.config.tables import spec_at
 from dsconf.formats.accelerate.live import has_layout, launcher
+from dsconf.formats.row import Row
 
 _FSDP = {
     "version": "VERSION",
@@ -67,15 +67,6 @@ _LAYOUT_CP = ("cp_comm_strategy",)
 _LAYOUT_SP = ("sp_seq_length", "sp_seq_length_is_variable", "sp_attn_implementation")
 _DYNAMO = ("dynamo_mode", "dynamo_use_fullgraph", "dynamo_use_dynamic", "dynamo_use_regional_compilation")
 _FP8_OVERRIDES = ("FPROP", "DGRAD", "WGRAD")
-
-
-class Row(NamedTuple):
-    """A setting that a worker gets."""
-
-    name: str
-    value: object
-    source: str
-    """The path of the key that it comes from, "default", or why it is what it is."""
 
 
 def environment(config: Config) -> dict[str, str]:

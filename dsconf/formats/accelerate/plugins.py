@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dsconf.config.effective import Config, Facts
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.accelerate.facts import FACTS, SIZES
-from dsconf.formats.accelerate.launch import Row
+from dsconf.formats.row import Row
 
 _LAYOUT = "parallelism_config.parallelism_config_"
 _DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp8": "bfloat16"}

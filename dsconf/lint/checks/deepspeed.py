@@ -23,6 +23,7 @@ CHECKS: dict[str, Check] = {
     "scheduler-overrides-args": training_args.scheduler_overrides,
     "accelerate-ds-file-conflict": launch.file_conflict,
     "accelerate-precision-conflict": launch.precision_conflict,
+    "accelerate-precision-overruled": launch.precision_overruled,
     "accelerate-needs-zero-block": launch.needs_zero_block,
     "alias-section-unread": launch.alias_section,
     "lightning-gas-key": launch.lightning_accumulation,

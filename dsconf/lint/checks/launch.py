@@ -83,6 +83,29 @@ def precision_conflict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
         yield Event("accelerate-precision-conflict", f"{other}.enabled", entry.span, key, (), places)
 
 
+def precision_overruled(config: Config, facts: Facts) -> Iterator[Event | Needs]:
+    """A precision that the file decides otherwise than the launch configuration, which gives way."""
+    launch = config.context.launch
+    if launch is None or launch.mixed_precision is None or not config.context.read_by("accelerate"):
+        return
+    wanted = "no" if launch.mixed_precision is False else str(launch.mixed_precision).lower()
+    for name in ("fp16", "bf16"):
+        entry = config.document.entry((name, "enabled"))
+        enabled = entry.node.scalar if entry is not None else None
+        if entry is None or (wanted, enabled) not in ((name, False), ("no", True)):
+            continue
+        trains = name if enabled else "fp32"
+        key = {
+            "wanted": wanted,
+            "launch": launch.file,
+            "name": f"{name}.enabled",
+            "written": enabled,
+            "trains": trains,
+        }
+        places = tuple(_places(launch, ["mixed_precision"]))
+        yield Event("accelerate-precision-overruled", f"{name}.enabled", entry.span, key, (), places)
+
+
 def needs_zero_block(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     """No zero_optimization at all."""
     root = config.document.root

@@ -31,8 +31,6 @@ Read = Callable[[str], Document]
 Scan = Callable[..., Document]
 Parse = Callable[[str, str, Context], Document]
 _YAML = (".yaml", ".yml")
-_OF_DEEPSPEED = re.compile(r".*deepspeed|ds_|ds$", re.IGNORECASE)
-"""The names of sections that hold DeepSpeed's keys; others have many of them, too, but not those of `STRONG`."""
 _SHORT_FLOAT = r"[-+]?\d+[eE][-+]?\d+"
 """Text to PyYAML, and a number to Hydra."""
 _OF_TRAINERS = ("trainer", "axolotl", "llamafactory")
@@ -181,11 +179,17 @@ def _sections(document: Document, context: Context, read: Read) -> list[Piece]:
     found = []
     for key in document.root.members():
         section = _section(document, key)
-        if section is None or not (_OF_DEEPSPEED.match(key) or section.root.members().keys() & STRONG):
+        if section is None or not (_is_of_deepspeed(key) or section.root.members().keys() & STRONG):
             continue
         if shaped_like_deepspeed(section, table):
             found.append(Piece(config_of(section, context), partial(_read_section, read, key)))
     return found
+
+
+def _is_of_deepspeed(key: str) -> bool:
+    """Whether a section is called as one of DeepSpeed's keys. Others have many of those, too, but not `STRONG` ones."""
+    name = key.lower()
+    return "deepspeed" in name or name.startswith("ds_") or name == "ds"
 
 
 def _as_hydra_reads(node: Node, text: str) -> None:

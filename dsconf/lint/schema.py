@@ -17,7 +17,7 @@ from dsconf.lint.homes import home_of
 from dsconf.lint.nearest import nearest
 from dsconf.lint.wrong_value import wrong_value
 
-_SCIENTIFIC = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9]+)?[eE][-+]?[0-9]+")
+_SCIENTIFIC = r"[-+]?[0-9][0-9_]*(\.[0-9]+)?[eE][-+]?[0-9]+"
 
 
 def events(config: Config, facts: Facts) -> Iterator[Event]:
@@ -222,7 +222,7 @@ def _wrong_value(config: Config, facts: Facts, item: Written) -> Iterator[Event]
 
 def _number_in_yaml(raw: object) -> Spelling | None:
     """A number that YAML reads as text (5e8), or as a fraction (5.0e+8), as it has to be written there."""
-    if isinstance(raw, str) and not _SCIENTIFIC.fullmatch(raw.strip()):
+    if isinstance(raw, str) and not re.fullmatch(_SCIENTIFIC, raw.strip()):
         return None
     if not isinstance(raw, str | float):
         return None

@@ -16,18 +16,12 @@ _BEFORE = 20
 _TAB = " " * 4
 _CUT = "..."
 _CONSEQUENCES = {
-    "parse": "every rank stops when the file is read",
-    "init": "every rank stops in deepspeed.initialize",
-    "step": "every rank stops in the first optimizer step",
-}
-_OF_LAUNCHERS = {
-    "parse": "accelerate launch stops as it reads the file",
+    "parse": "the run stops when the file is read",
     "launch": "accelerate launch stops before it starts the ranks",
     "init": "every rank stops as it sets training up",
     "step": "every rank stops in the first optimizer step",
     "save": "the run stops when it saves",
 }
-"""The same for rules about Accelerate, Trainer and FSDP."""
 
 
 class _Mark(NamedTuple):
@@ -75,9 +69,8 @@ def _block(finding: Finding, text: str, starts: list[int]) -> Iterator[str]:
         if related.place.file != place.file:
             at = f"{printable(related.place.file)}:{related.place.line}:{related.place.column}"
             yield f"{' ' * (width + 1)}= see {at}: {related.message}"
-    consequences = _CONSEQUENCES if finding.code.startswith("DS") else _OF_LAUNCHERS
-    if finding.fails in consequences:
-        yield f"{' ' * (width + 1)}= {consequences[finding.fails]}"
+    if finding.fails in _CONSEQUENCES:
+        yield f"{' ' * (width + 1)}= {_CONSEQUENCES[finding.fails]}"
     if finding.help:
         yield f"{' ' * (width + 1)}= help: {finding.help}"
 

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from .worker import forget, imitate
+
 _VARIABLES = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_")
 """What is looked at; Megatron-LM has variables of its own, of which dsconf says nothing."""
 _OF_A_WORKER = {"RANK": "0", "LOCAL_RANK": "0"}
@@ -53,8 +55,6 @@ def one_machine() -> Iterator[None]:
     launch_utils = importlib.import_module("accelerate.utils.launch")
     state = importlib.import_module("accelerate.state")
     accelerator = importlib.import_module("accelerate.accelerator")
-    plugins = importlib.import_module("accelerate.utils.dataclasses")
-    torch = importlib.import_module("torch")
 
     def agent(spec: Any, **_: object) -> None:
         raise _WorkersStart(os.environ, spec.local_world_size)
@@ -66,20 +66,8 @@ def one_machine() -> Iterator[None]:
             _ask_runner(command[1:])
         raise _WorkersStart(env)
 
-    def partial_state(self: Any, cpu: bool = False, **_: object) -> None:
-        self.__dict__ = self._shared_state
-        if not self.initialized:
-            deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true"
-            kind = state.DistributedType
-            self.distributed_type = kind.DEEPSPEED if deepspeed else kind.MULTI_GPU
-            self._cpu, self.backend, self.debug, self.fork_launched = cpu, "nccl", False, False
-            self.num_processes, self.process_index, self.local_process_index = 8, 0, 0
-            self.device = torch.device("cuda", 0)
-
     with pytest.MonkeyPatch.context() as patch:
-        for name in list(os.environ):
-            if name.startswith((*_VARIABLES, "MEGATRON_LM_")):
-                patch.delenv(name)
+        imitate(patch)
         patch.setattr("torch.distributed.launcher.api.LocalElasticAgent", agent)
         patch.setattr(launch, "subprocess", SimpleNamespace(Popen=popen, CalledProcessError=Exception))
         # Each launch builds two large parsers, and looks for a GPU.
@@ -91,15 +79,9 @@ def one_machine() -> Iterator[None]:
         patch.setattr(launch_utils, "is_port_in_use", lambda port=None: in_use(port) and False)
         for module in (launch_utils, state):
             patch.setattr(module, "is_fp8_available", lambda: True)
-        patch.setattr(state.PartialState, "__init__", partial_state)
         parallel = importlib.import_module("accelerate.parallelism_config")
         patch.setattr(parallel.ParallelismConfig, "build_device_mesh", lambda *_: SimpleNamespace())
-        patch.setattr(torch.cuda, "current_device", lambda: 0)
-        patch.setattr(plugins, "is_cuda_available", lambda: True)
-        patch.setattr(accelerator, "is_bf16_available", lambda *_: True)
         for name in (
-            "get_grad_scaler",
-            "get_fsdp2_grad_scaler",
             "AORecipeKwargs",
             "TERecipeKwargs",
             "MSAMPRecipeKwargs",
@@ -152,7 +134,7 @@ def launched(
         os.chdir(place)
         os.environ.clear()
         os.environ.update(before)
-        _forget()
+        forget()
 
 
 def _worker(env: Mapping[str, str], *, whole: bool) -> Outcome:
@@ -183,10 +165,3 @@ def _initialize(plugin: Any) -> None:
     filled.deepspeed_config.pop("train_batch_size", None)
     filled.deepspeed_config_process(must_match=False, **batches, gradient_clipping=1.0)
     importlib.import_module("deepspeed.runtime.config").DeepSpeedConfig(filled.deepspeed_config)
-
-
-def _forget() -> None:
-    state = importlib.import_module("accelerate.state")
-    state.AcceleratorState._reset_state(reset_partial_state=True)
-    state.GradientState._reset_state()
-    importlib.import_module("transformers.integrations.deepspeed").unset_hf_deepspeed_config()

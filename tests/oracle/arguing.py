@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-_FOREIGN = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_")
+from .worker import forget, imitate
+
 _OF_TORCHRUN = {
     "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8", "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": "29500",
@@ -35,35 +36,13 @@ class Outcome(NamedTuple):
 @contextmanager
 def one_machine() -> Iterator[None]:
     """A worker of torchrun with a GPU that can do everything."""
-    state = importlib.import_module("accelerate.state")
-    accelerator = importlib.import_module("accelerate.accelerator")
-    plugins = importlib.import_module("accelerate.utils.dataclasses")
     training = importlib.import_module("transformers.training_args")
     trainer = importlib.import_module("transformers.trainer")
-    torch = importlib.import_module("torch")
-
-    def partial_state(self: Any, cpu: bool = False, **_: object) -> None:
-        self.__dict__ = self._shared_state
-        if not self.initialized:
-            deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true"
-            kind = state.DistributedType
-            self.distributed_type = kind.DEEPSPEED if deepspeed else kind.MULTI_GPU
-            self._cpu, self.backend, self.debug, self.fork_launched = cpu, "nccl", False, False
-            self.num_processes, self.process_index, self.local_process_index = 8, 0, 0
-            self.device = torch.device("cuda", 0)
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in list(os.environ):
-            if name.startswith(_FOREIGN):
-                patch.delenv(name)
+        imitate(patch)
         for name, text in _OF_TORCHRUN.items():
             patch.setenv(name, text)
-        patch.setattr(state.PartialState, "__init__", partial_state)
-        patch.setattr(torch.cuda, "current_device", lambda: 0)
-        patch.setattr(plugins, "is_cuda_available", lambda: True)
-        patch.setattr(accelerator, "is_bf16_available", lambda *_: True)
-        for name in ("get_grad_scaler", "get_fsdp2_grad_scaler"):
-            patch.setattr(accelerator, name, lambda *_, **__: None)
         patch.setattr(training, "is_torch_bf16_gpu_available", lambda: True)
         patch.setattr(training, "is_torch_tf32_available", lambda: False)
         patch.setattr(trainer.Trainer, "_move_model_to_device", lambda *_: None)
@@ -96,7 +75,7 @@ def outcome(values: Mapping[str, Any], folder: str, *, trainer: bool = False) ->
     finally:
         os.environ.clear()
         os.environ.update(before)
-        _forget()
+        forget()
 
 
 def _model() -> Any:
@@ -115,12 +94,3 @@ def _model() -> Any:
             return self.layer(input_ids)
 
     return Small(transformers.PretrainedConfig(hidden_size=64))
-
-
-def _forget() -> None:
-    """Leave no state to the next arguments."""
-    state = importlib.import_module("accelerate.state")
-    deepspeed = importlib.import_module("transformers.integrations.deepspeed")
-    state.AcceleratorState._reset_state(reset_partial_state=True)
-    state.GradientState._reset_state()
-    deepspeed.unset_hf_deepspeed_config()

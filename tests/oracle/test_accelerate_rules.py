@@ -49,3 +49,18 @@ def test_a_run_gets_as_far_as_lint_says(
 def test_there_are_examples_of_each_kind() -> None:
     assert len(OF_ACCELERATE) > 50
     assert {example.section for example in OF_ACCELERATE} == {"Bad", "Good"}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("loading", ["absent", "true", "false", "'false'", "0", "'no'"])
+@pytest.mark.parametrize("sync", ["absent", "true", "false", "'false'", "0", "''"])
+def test_loading_on_rank_0_without_sync(version: int, loading: str, sync: str, tmp_path: Path) -> None:
+    """fsdp-ram-efficient-sync: the launcher looks at the values as YAML gives them."""
+    text = f"distributed_type: FSDP\nnum_processes: 8\nfsdp_config:\n  fsdp_version: {version}\n"
+    for name, value in (("cpu_ram_efficient_loading", loading), ("sync_module_states", sync)):
+        text += f"  fsdp_{name}: {value}\n" if value != "absent" else ""
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    said = {finding["rule"] for finding in lint_json(path)[1]["findings"]}
+    outcome = launched(importlib.import_module("yaml").safe_load(text), tmp_path, worker=False)
+    assert ("fsdp-ram-efficient-sync" in said) == (outcome.fails == "launch"), outcome.error

@@ -45,6 +45,7 @@ _FSDP_KEYS = frozenset(
         "sync_module_states", "cpu_ram_efficient_loading", "auto_wrap_policy", "state_dict_type", "offload_params",
         "reshard_after_forward", "activation_checkpointing", "sharding_strategy", "limit_all_gathers", "cpu_offload",
         "version", "xla", "xla_fsdp_v2", "xla_fsdp_settings", "xla_fsdp_grad_ckpt", "gradient_checkpointing",
+        "activation_checkpointing_offload", "ignored_modules",
     }
 )  # fmt: skip
 """Keys of a section for FSDP, which may have the prefix fsdp_."""

@@ -102,7 +102,6 @@ def differences(values: Mapping[str, object], real: Outcome) -> Iterator[tuple[s
         "fsdp_offload": offloads(plugin),
         "wrap_policy": policy_of(plugin),
         "state_dict_type": getattr(plugin.state_dict_type, "name", None),
-        "ram_efficient": plugin.cpu_ram_efficient_loading,
     }
     if policy_of(plugin) == "SIZE_BASED_WRAP":
         truth["min_num_params"] = plugin.min_num_params

@@ -69,7 +69,6 @@ def fsdp(words: object = True, **section: object) -> dict[str, Any]:
         ("state_dict_type", fsdp(), "FULL_STATE_DICT"),
         ("state_dict_type", fsdp(state_dict_type=None), "SHARDED_STATE_DICT"),
         ("state_dict_type", fsdp(state_dict_type="3"), "SHARDED_STATE_DICT"),
-        ("ram_efficient", fsdp(cpu_ram_efficient_loading="yes"), True),
         ("strategy_refused", fsdp(version=1, reshard_after_forward=True), True),
         ("strategy_refused", fsdp(version=1, reshard_after_forward="5"), False),
         ("strategy_refused", fsdp(version=1), False),
@@ -103,9 +102,6 @@ def test_training_arguments(name: str, settings: dict[str, Any], expected: objec
         ("wrap_policy", {"fsdp_config": {"version": 2, "auto_wrap_policy": None}}, "TRANSFORMER_BASED_WRAP"),
         ("wrap_policy", {"fsdp_config": {"auto_wrap_policy": "NO_WRAP"}}, UNKNOWN),
         ("state_dict_type", {"fsdp_config": {"version": 2}}, "FULL_STATE_DICT"),
-        ("min_num_params", {"fsdp_config": {"version": 2}}, 0),
-        ("min_num_params", {"fsdp_config": {"min_num_params": 0}}, UNKNOWN),
-        ("ram_efficient", {"fsdp_config": {"version": 2}}, False),
         ("deepspeed_on", {"deepspeed": {"zero_optimization": {}}}, True),
     ],
 )

@@ -59,11 +59,6 @@ def min_num_params(read: Reader) -> object:
     return value if isinstance(value, int) and not isinstance(value, bool) else UNKNOWN
 
 
-def sharding_strategy(read: Reader) -> object:
-    """What FSDP1 splits: sharding_strategy, whatever reshard_after_forward says."""
-    return read.value("fsdp_config.sharding_strategy") if read.fact("fsdp_version") == 1 else UNKNOWN
-
-
 def state_dict_type(read: Reader) -> object:
     """How a checkpoint is written, by the version where the file does not say."""
     version = read.fact("fsdp_version")
@@ -169,7 +164,6 @@ FACTS: dict[str, Callable[[Reader], object]] = {
     "wrap_policy": _of_fsdp("auto_wrap_policy"),
     "min_num_params": min_num_params,
     "ram_efficient": _of_fsdp("cpu_ram_efficient_loading"),
-    "sharding_strategy": sharding_strategy,
     "state_dict_type": state_dict_type,
     "loading_conflict": loading_conflict,
     "mixed_precision": mixed_precision,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dsconf.config.effective import Reader
+from dsconf.config.fsdp import strategy_named
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.accelerate.arguments import PREFIXES, overwritten
 from dsconf.formats.accelerate.live import SECTIONS
@@ -111,8 +112,27 @@ def overwriting(read: Reader) -> object:
     return found
 
 
+def strategy_word(read: Reader) -> object:
+    """What `sharding_strategy` says, a strategy in capitals."""
+    return strategy_named(read.written("fsdp_config.sharding_strategy"))
+
+
+def state_dict_written(read: Reader) -> object:
+    """`state_dict_type` as it is written."""
+    return read.written("fsdp_config.state_dict_type")
+
+
 PROBLEMS: dict[str, Callable[[Reader], object]] = {
     fact.__name__: fact
-    for fact in (sagemaker, processes_problem, dead_section, mesh_words, not_quite_true, overwriting)
+    for fact in (
+        sagemaker,
+        processes_problem,
+        dead_section,
+        mesh_words,
+        not_quite_true,
+        overwriting,
+        strategy_word,
+        state_dict_written,
+    )
 }
 """These facts by name."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dsconf.config.effective import Reader
-from dsconf.config.fsdp import FSDP_FACTS
 from dsconf.document.node import UNKNOWN
 
 _OLDER = 1
@@ -44,23 +43,12 @@ def _of_fsdp(name: str) -> Callable[[Reader], object]:
     return fact
 
 
-def min_num_params(read: Reader) -> object:
-    """The number of parameters from which on a module is wrapped."""
-    value = read.value("fsdp_config.min_num_params")
-    if read.fact("fsdp_on") is not True or value is UNKNOWN:
-        return UNKNOWN
-    return 0 if value is None else value
-
-
 FACTS: dict[str, Callable[[Reader], object]] = {
-    **FSDP_FACTS,
     "fsdp_on": fsdp_on,
     "deepspeed_on": deepspeed_on,
     "fsdp_version": fsdp_version,
     "fsdp_offload": _of_fsdp("offload_params"),
     "wrap_policy": _of_fsdp("auto_wrap_policy"),
-    "min_num_params": min_num_params,
     "state_dict_type": _of_fsdp("state_dict_type"),
-    "ram_efficient": _of_fsdp("cpu_ram_efficient_loading"),
 }
 """The facts by name."""

@@ -8,6 +8,7 @@ from typing import Any
 from dsconf.config.effective import Reader
 from dsconf.config.fsdp import FSDP_FACTS, STRATEGIES
 from dsconf.document.node import UNKNOWN
+from dsconf.formats.trainer.keys import load_keys
 
 _NOT = ("false", "no", "off", "none", "null", "0", "n", "f")
 _BOTH_VERSIONS = ("full_shard", "shard_grad_op")
@@ -17,8 +18,7 @@ _OTHER_WORDS = ("offload", "auto_wrap")
 
 def whole_arguments(read: Reader) -> object:
     """Whether these are all arguments, not a file with fsdp_config alone."""
-    names = ("output_dir", "per_device_train_batch_size", "num_train_epochs", "learning_rate", "max_steps")
-    if any(read.present(name) for name in ("fsdp", *names)):
+    if any(read.present(name) for name in load_keys()["keys"] if name != "fsdp_config"):
         return True
     return UNKNOWN if read.may_hold("fsdp") else False
 
@@ -157,7 +157,6 @@ FACTS: dict[str, Callable[[Reader], object]] = {
     "wrap_policy": _of_fsdp(lambda read: read.value("fsdp_config.auto_wrap_policy")),
     "min_num_params": _of_fsdp(_number),
     "state_dict_type": _of_fsdp(_state_dict_type),
-    "ram_efficient": _of_fsdp(lambda read: read.value("fsdp_config.cpu_ram_efficient_loading")),
     "strategy_refused": strategy_refused,
     "offload_text": offload_text,
     "offload_text_written": offload_text_written,

@@ -16,6 +16,8 @@ def _is_a_path(name: str) -> bool:
 
 def file_missing(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     """A named DeepSpeed config that is not where it may be."""
+    if facts.value("deepspeed_on") is not True:
+        return
     named, path = file_named(config), NAMED_BY[config.format][0]
     entry = config.entry(path)
     if named is not None and named[1] is None and entry is not None and _is_a_path(named[0]):

@@ -93,8 +93,6 @@ def full_state_dict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
         return
     model, host = config.context.model, config.context.host_memory
     parameters = model.parameters if model else None
-    if model is None:
-        yield Needs("full-state-dict-with-offload", "model")
     bytes_ = 12 * parameters if parameters else 0
     key = {
         "parameters": f"{parameters / 1e9:.2f} billion" if parameters else None,

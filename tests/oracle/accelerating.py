@@ -40,12 +40,14 @@ class Outcome(NamedTuple):
     layout: Any = None
     local: int | None = None
     """The processes that torchrun starts on this machine."""
+    address: object = None
+    """Where these look for the first machine."""
 
 
 class _WorkersStart(BaseException):
-    def __init__(self, env: Mapping[str, str], local: int | None = None) -> None:
+    def __init__(self, env: Mapping[str, str], local: int | None = None, address: object = None) -> None:
         super().__init__()
-        self.env, self.local = dict(env), local
+        self.env, self.local, self.address = dict(env), local, address
 
 
 @contextmanager
@@ -57,7 +59,7 @@ def one_machine() -> Iterator[None]:
     accelerator = importlib.import_module("accelerate.accelerator")
 
     def agent(spec: Any, **_: object) -> None:
-        raise _WorkersStart(os.environ, spec.local_world_size)
+        raise _WorkersStart(os.environ, spec.local_world_size, spec.master_addr)
 
     def popen(command: list[str], env: Mapping[str, str], **_: object) -> None:
         for text in [*command, *env.values()]:
@@ -112,7 +114,7 @@ def launched(
     before, place = dict(os.environ), Path.cwd()
     os.chdir(folder)  # the launcher leaves the environment of several machines in a file
     env: dict[str, str] = {}
-    local = None
+    local, address = None, None
     fails = "parse"
     try:
         launch.load_config_from_file(str(path))
@@ -122,10 +124,10 @@ def launched(
             launch.launch_command(arguments)
         except _WorkersStart as start:
             env = {name: text for name, text in start.env.items() if name.startswith(_VARIABLES)}
-            local = start.local
+            local, address = start.local, start.address
         fails = "init"
         outcome = _worker(env, whole=whole) if worker else Outcome(None, None, env)
-        return outcome._replace(local=local)
+        return outcome._replace(local=local, address=address)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # argparse raises SystemExit

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from examples import lint_json
 
 from dsconf.config.effective import Facts
 from dsconf.formats.accelerate.facts import FACTS
@@ -56,3 +58,20 @@ def test_a_remainder_is_dropped(value: int, per_machine: int, tmp_path: Path) ->
     assert launched(settings, tmp_path, worker=False).local == per_machine
     problem = Facts(config_of(settings), FACTS).value("processes_problem")
     assert problem == ("indivisible" if value % 2 else "none")
+
+
+@pytest.mark.parametrize("distributed", ["MULTI_GPU", "FSDP", "DEEPSPEED"])
+@pytest.mark.parametrize("address", [None, "10.0.0.1"])
+def test_the_address_of_the_first_machine(distributed: str, address: str | None, tmp_path: Path) -> None:
+    """accelerate-no-main-ip"""
+    settings: dict[str, object] = {"distributed_type": distributed, "num_processes": 16, "num_machines": 2}
+    if distributed == "DEEPSPEED":
+        settings["deepspeed_config"] = {"deepspeed_multinode_launcher": "standard"}
+    if address is not None:
+        settings |= {"main_process_ip": address}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    said = {finding["rule"] for finding in lint_json(path)[1]["findings"]}
+    real = launched(settings, tmp_path, worker=False)
+    assert (real.fails, real.address) == (None, str(address))
+    assert ("accelerate-no-main-ip" in said) == (real.address == "None")

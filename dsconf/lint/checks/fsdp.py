@@ -9,13 +9,13 @@ from dsconf.config.effective import Config, Facts
 from dsconf.lint.event import Event, Needs
 from dsconf.lint.nearest import nearest
 
-_FSDP1 = {
-    "use_orig_params": "remove it: FSDP2 always keeps the original parameters",
-    "sync_module_states": "remove it: FSDP2 sends the weights of rank 0 where cpu_ram_efficient_loading is on",
-    "forward_prefetch": "remove it",
-    "backward_prefetch": "remove it: FSDP2 prefetches by itself",
-    "limit_all_gathers": "remove it: FSDP2 always does",
-}
+_FSDP1 = (
+    "use_orig_params",
+    "sync_module_states",
+    "forward_prefetch",
+    "backward_prefetch",
+    "limit_all_gathers",
+)
 _CLASSES = "fsdp_config.transformer_layer_cls_to_wrap"
 _GIB = 2**30
 
@@ -24,11 +24,11 @@ def fsdp1_only_key(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     """Keys of FSDP1 beside version 2."""
     if facts.value("fsdp_on") is not True or facts.value("fsdp_version") != 2:
         return
-    for name, instead in _FSDP1.items():
+    for name in _FSDP1:
         path = f"fsdp_config.{name}"
         entry = config.entry(path)
         if entry is not None and entry.node.kind != "null":
-            yield Event("fsdp1-only-key", path, entry.span, {"name": entry.key, "instead": instead})
+            yield Event("fsdp1-only-key", path, entry.span, {"name": entry.key, "key": name})
 
 
 def wrap_class(config: Config, facts: Facts) -> Iterator[Event | Needs]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from examples import EXAMPLES, Example, lint_json
+
+from dsconf.formats.accelerate.keys import load_keys
 
 from .accelerating import launched, one_machine
 
@@ -64,3 +67,22 @@ def test_loading_on_rank_0_without_sync(version: int, loading: str, sync: str, t
     said = {finding["rule"] for finding in lint_json(path)[1]["findings"]}
     outcome = launched(importlib.import_module("yaml").safe_load(text), tmp_path, worker=False)
     assert ("fsdp-ram-efficient-sync" in said) == (outcome.fails == "launch"), outcome.error
+
+
+@pytest.mark.parametrize("name", [*load_keys()["keys"]["deepspeed_config"]["keys"]])
+def test_what_may_stand_beside_a_config_file(name: str, tmp_path: Path) -> None:
+    """accelerate-ds-file-conflict: a key without a value is refused, too."""
+    (tmp_path / "ds.json").write_text(
+        '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}'
+    )
+    section = {"deepspeed_config_file": str(tmp_path / "ds.json"), "zero3_init_flag": False}
+    settings = {
+        "distributed_type": "DEEPSPEED",
+        "num_processes": 8,
+        "deepspeed_config": {name: None, **section},
+    }
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    said = {finding["rule"] for finding in lint_json(path)[1]["findings"]}
+    outcome = launched(settings, tmp_path)
+    assert ("accelerate-ds-file-conflict" in said) == (outcome.fails == "init"), outcome.error

@@ -25,7 +25,8 @@ def file_conflict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     """Fields that may not stand beside the name of a DeepSpeed JSON."""
     if not _names_a_file(config, facts):
         return
-    paths = [path for name in INLINE if config.raw(path := f"deepspeed_config.{name}") is not None]
+    # A key of the section is refused whatever it says, null included.
+    paths = [f"deepspeed_config.{name}" for name in INLINE]
     if config.raw("mixed_precision") is not None:
         paths.append("mixed_precision")
     entries = [(path, entry) for path in paths if (entry := config.entry(path))]
@@ -39,8 +40,8 @@ def file_conflict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     )
     names = [path.rpartition(".")[2] for path, _ in entries]
     named = config.entry(_FILE)
-    others = [(named.span, "the file")] if named else []
-    others += [(entry.span, "refused beside it") for _, entry in entries[1:]]
+    assert named is not None
+    others = [(named.span, "the file"), *((entry.span, "refused beside it") for _, entry in entries[1:])]
     key = {"fields": Words(", ".join(names)), "many": len(names) > 1, "launch": None, "known": True}
     path, entry = entries[0]
     yield Event("accelerate-ds-file-conflict", path, entry.span, key, tuple(others), elsewhere)
@@ -49,8 +50,9 @@ def file_conflict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
 def needs_zero_block(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     """A named DeepSpeed JSON without zero_optimization."""
     ds, entry = config.beside.get("ds"), config.entry(_FILE)
-    if ds is None or entry is None or not _names_a_file(config, facts):
+    if ds is None or not _names_a_file(config, facts):
         return
+    assert entry is not None
     root = ds.document.root
     if not (ds.present("zero_optimization") or ds.may_hold("zero_optimization")):
         elsewhere = (

@@ -22,7 +22,7 @@ _GIB = 2**30
 
 def fsdp1_only_key(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     """Keys of FSDP1 beside version 2."""
-    if facts.value("fsdp_on") is not True or facts.value("fsdp_version") != 2:
+    if facts.value("fsdp_version") != 2:
         return
     for name in _FSDP1:
         path = f"fsdp_config.{name}"
@@ -34,14 +34,12 @@ def fsdp1_only_key(config: Config, facts: Facts) -> Iterator[Event | Needs]:
 def wrap_class(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     """Layer classes in a form in which none is found, and those that the model does not have."""
     entry = config.entry(_CLASSES)
-    if entry is None or facts.value("fsdp_on") is not True:
-        return
-    if facts.value("wrap_policy") != "TRANSFORMER_BASED_WRAP":
+    if entry is None or facts.value("wrap_policy") != "TRANSFORMER_BASED_WRAP":
         return
     raw = entry.node.plain()
     listed = isinstance(raw, list)
     names = raw if isinstance(raw, list) else raw.split(",") if isinstance(raw, str) else []
-    if not names or not all(isinstance(name, str) for name in names):
+    if not all(isinstance(name, str) for name in names):
         return
     stripped = [name.strip() for name in names]
     key: dict[str, object] = {
@@ -55,10 +53,10 @@ def wrap_class(config: Config, facts: Facts) -> Iterator[Event | Needs]:
         found = {"problem": "space", "text": spaced, "stripped": spaced.strip()}
         yield Event("fsdp-wrap-class", _CLASSES, entry.span, key | found)
     model = config.context.model
-    if model is None or model.model_type is None:
+    classes = _layers(model) if model else ()
+    if model is None or not classes:
         return
-    classes = _layers(model)
-    for name in stripped if classes else ():
+    for name in stripped:
         if name not in classes:
             meant = next((known for known in classes if known.lower() == name.lower()), None)
             meant = meant or nearest(name, classes)
@@ -83,9 +81,7 @@ def _layers(model: Model) -> tuple[str, ...]:
 
 def full_state_dict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     """Whole-model checkpoints where parameters are offloaded."""
-    if facts.value("fsdp_on") is not True or facts.value("fsdp_offload") is not True:
-        return
-    if facts.value("state_dict_type") != "FULL_STATE_DICT":
+    if facts.value("fsdp_offload") is not True or facts.value("state_dict_type") != "FULL_STATE_DICT":
         return
     path = "fsdp_config.state_dict_type"
     entry = config.entry(path) or config.entry("fsdp_config")
@@ -93,12 +89,11 @@ def full_state_dict(config: Config, facts: Facts) -> Iterator[Event | Needs]:
         return
     model, host = config.context.model, config.context.host_memory
     parameters = model.parameters if model else None
-    bytes_ = 12 * parameters if parameters else 0
     key = {
         "parameters": f"{parameters / 1e9:.2f} billion" if parameters else None,
         "weights": round(4 * parameters / _GIB, 1) if parameters else None,
         "moments": round(8 * parameters / _GIB, 1) if parameters else None,
-        "too_large": bool(parameters and host is not None and bytes_ > host * _GIB),
+        "too_large": bool(parameters and host and 12 * parameters > host * _GIB),
     }
     span = entry.span if entry.node.kind != "object" else entry.key_span
     yield Event("full-state-dict-with-offload", path, span, key)

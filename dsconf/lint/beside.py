@@ -27,7 +27,7 @@ def file_named(config: Config) -> tuple[str, str | None] | None:
     """
     key = NAMED_BY.get(config.format)
     name = config.raw(key[0]) if key else None
-    if not isinstance(name, str) or not name.strip() or name.lstrip().startswith("{"):
+    if not isinstance(name, str) or name.lstrip().startswith("{"):
         return None
     folder = os.path.dirname(config.document.path)  # noqa: PTH120
     for path in (name, os.path.join(folder, name)):  # noqa: PTH118

@@ -90,7 +90,7 @@ def test_a_default_is_shown_at_its_section(tmp_path: Path) -> None:
         ("nowhere.json", True),
         ("folder/nowhere", True),
         ("here.json", False),
-        ("'{\"zero_optimization\": {}}'", False),
+        ("'{\"gradient_clipping\": 1.5}'", False),
         (base64.b64encode(json.dumps(GOOD).encode()).decode(), False),
         ("''", False),
     ],

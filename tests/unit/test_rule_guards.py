@@ -54,6 +54,7 @@ SILENT: list[tuple[str, str, tuple[str, ...]]] = [
         (),
     ),
     ("FS102", FSDP2 + "  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_reshard_after_forward: true\n", ()),
+    ("FS104", FSDP2 + "  fsdp_use_orig_params: null\n", ()),
     ("FS105", FSDP1 + "  fsdp_sync_module_states: 'false'\n", ()),
     ("FS108", FSDP1 + "  fsdp_auto_wrap_policy: NO_WRAP\n", ()),
     ("FS114", FSDP1 + "  fsdp_state_dict_type: sharded_state_dict\n", ()),

@@ -58,8 +58,7 @@ def wrap_class(config: Config, facts: Facts) -> Iterator[Event | Needs]:
         return
     for name in stripped:
         if name not in classes:
-            meant = next((known for known in classes if known.lower() == name.lower()), None)
-            meant = meant or nearest(name, classes)
+            meant = nearest(name, classes)
             found = {
                 "problem": "unknown",
                 "text": name,

@@ -105,7 +105,7 @@ def emitted(run: dict[str, Any], folder: Path) -> Step:
     """The module that dsconf writes."""
     source, code = folder / "ds_config.json", folder / "shard.py"
     source.write_text(json.dumps(run), encoding="utf-8")
-    code.write_text(translate(str(source), "fsdp2", Context(), {}, ()).code, encoding="utf-8")
+    code.write_text(translate(str(source), "fsdp2", Context(), {}, ()).text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("shard", code)
     assert spec is not None
     assert spec.loader is not None

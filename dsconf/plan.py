@@ -215,7 +215,20 @@ class TorchSchedule(_Frozen):
     arguments: dict[str, Any]
 
 
-Schedule = Warmup | WarmupCosine | OneCycle | RangeTest | TorchSchedule
+class TrainerSchedule(_Frozen):
+    """A schedule of transformers' get_scheduler."""
+
+    name: str
+    """As its SchedulerType: "linear", "cosine", "constant_with_warmup"."""
+    warmup_steps: int | float | Unresolved
+    """Steps; below 1 a part of all steps."""
+    total_steps: int | Unresolved | None = None
+    """The step at which the curve ends; None: that of the run."""
+    arguments: dict[str, Any] = {}
+    """More keyword arguments, which depend on the name."""
+
+
+Schedule = Warmup | WarmupCosine | OneCycle | RangeTest | TorchSchedule | TrainerSchedule
 """A learning rate schedule, stepped once per applied optimizer step."""
 
 
@@ -232,6 +245,10 @@ class Wrapping(_Frozen):
     """Class names; empty: not known."""
     separate_ends: bool = False
     """Whether embeddings and heads outside of the blocks are units of their own, where no weight is tied."""
+    min_params: int | None = None
+    """Modules with at least so many parameters are units; None: it is not by size."""
+    root_only: bool = False
+    """Whether the whole model is the only unit."""
     unused_parameters: bool = False
     """Whether a GPU may leave parameters without a gradient that another one uses, as in a mixture of experts."""
 
@@ -241,6 +258,10 @@ class Parallelism(_Frozen):
 
     tensor: int = 1
     """GPUs over which each layer is divided."""
+    context: int = 1
+    """GPUs over which each sequence is divided, where all see the whole attention in a ring."""
+    sequence: int = 1
+    """GPUs over which each sequence is divided, and the heads in the attention, as Ulysses does it."""
     block_styles: dict[str, str] = {}
     """How a layer is divided, by its path in a block: a style of the tensor parallelism of transformers."""
     root_styles: dict[str, str] = {}
@@ -252,6 +273,17 @@ class Launch(_Frozen):
 
     world_size: int | None = None
     gpus_per_node: int | None = None
+    machines: int | None = None
+
+
+class Checkpoint(_Frozen):
+    """How weights are saved, and loaded at the start."""
+
+    weights: Literal["full", "sharded", "local"] | None = None
+    """Whether a checkpoint has whole tensors (gathered on rank 0), or those of each rank, as DTensors or as FSDP1's
+    own flat ones."""
+    loads_on_rank_0: bool | None = None
+    """Whether only rank 0 reads the weights of a pretrained model, which the others get from it."""
 
 
 class Plan(_Frozen):
@@ -267,6 +299,10 @@ class Plan(_Frozen):
     wrapping: Wrapping = Wrapping()
     parallelism: Parallelism = Parallelism()
     launch: Launch = Launch()
+    checkpoint: Checkpoint = Checkpoint()
+    recompute: bool | None = None
+    """Whether the activations of the blocks are computed again in the backward pass; None: that is left to the
+    script."""
 
     @property
     def ranks(self) -> int | None:

@@ -10,7 +10,6 @@ import click
 
 from dsconf.cli.circumstances import Circumstances
 from dsconf.cli.options import context_options
-from dsconf.config.context import Context
 from dsconf.formats.choices import NUMERICS, STYLES, Numerics, Style
 from dsconf.translate import TARGETS
 
@@ -42,7 +41,13 @@ from dsconf.translate import TARGETS
     type=click.Path(dir_okay=False),
     help="Write the report to a file, too: Markdown where it ends in .md, else JSON.",
 )
-@click.option("--force", is_flag=True, help="Write the code even where settings are unsupported.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="Write to this file instead of stdout, and files that it names beside it.",
+)
+@click.option("--force", is_flag=True, help="Write even where settings are unsupported.")
 @context_options
 def command(
     source: str,
@@ -52,23 +57,25 @@ def command(
     numerics: Numerics,
     style: Style,
     report_path: str | None,
+    output: str | None,
     force: bool,
     **options: Any,
 ) -> None:
-    """Write SOURCE, a DeepSpeed JSON config, as PyTorch FSDP2 code on stdout, and a report on stderr.
+    """Write SOURCE as another format on stdout, and a report on stderr.
 
     \b
     dsconf translate ds_config.json --to fsdp2 > shard.py
     dsconf translate ds_config.json --to fsdp2 --set gradient_accumulation_steps=4 --report report.json
     dsconf translate ds_config.json --to fsdp2 --blocks LlamaDecoderLayer --report report.md
 
-    Exit status: 0 written, 1 a setting is unsupported (no code without --force), 2 SOURCE is unusable.
+    Exit status: 0 written, 1 a setting is unsupported (nothing without --force), 2 SOURCE is unusable.
     """
     from dsconf.document.write import write_text
     from dsconf.formats.fsdp2.torch_names import OLDEST, exists
+    from dsconf.lint.pieces import Skipped
     from dsconf.lint.report import reporter
     from dsconf.translate.markdown import render_markdown
-    from dsconf.translate.run import Refused, translate
+    from dsconf.translate.run import NoSuchKey, Refused, translate
     from dsconf.translate.terminal import render
 
     for name in blocks:
@@ -82,38 +89,45 @@ def command(
         raise click.BadParameter(
             f"torch {context.torch_version} has no public FSDP2: {needed}", param_hint="--torch-version"
         )
-    overrides = dict(_setting(text, context) for text in settings)
+    overrides = dict(_setting(text) for text in settings)
     try:
         done = translate(source, target, context, overrides, blocks, numerics=numerics, style=style)
     except Refused as refused:
         click.echo(reporter("full")([refused.result]), err=True)
         raise SystemExit(2) from None
+    except Skipped as reason:
+        raise click.UsageError(f"{source}: {reason}") from None
+    except NoSuchKey as key:
+        raise click.BadParameter(f"{source} can have no key {str(key)!r}", param_hint="--set") from None
+    wanted = done.report.supported or force
+    if wanted and done.beside and output is None:
+        names = " and ".join(done.beside)
+        raise click.UsageError(f"this becomes a file and {names} beside it: say with -o FILE where")
+    files = {}
     if report_path is not None:
         text = json.dumps(done.report.as_json(), indent=2, ensure_ascii=False) + "\n"
         if PurePath(report_path).suffix == ".md":
             text = render_markdown(done.report, forced=force)
+        files[report_path] = text
+    if wanted and output is not None:
+        files |= {str(PurePath(output).parent / name): text for name, text in done.beside.items()}
+        files[output] = done.text
+    for path, text in files.items():
         try:
-            write_text(report_path, text)
+            write_text(path, text)
         except OSError as error:
-            raise click.UsageError(f"can't write {report_path}: {error.strerror}") from None
+            raise click.UsageError(f"can't write {path}: {error.strerror}") from None
     click.echo(render(done.report, forced=force), err=True)
-    if done.report.supported or force:
-        click.echo(done.code, nl=False)
+    if wanted and output is None:
+        click.echo(done.text, nl=False)
     raise SystemExit(0 if done.report.supported else 1)
 
 
-def _setting(text: str, context: Context) -> tuple[str, object]:
+def _setting(text: str) -> tuple[str, object]:
     """`KEY=VALUE`, the value as JSON where it is JSON, else as text. Raises BadParameter."""
-    from dsconf.config.tables import spec_at
-    from dsconf.formats.deepspeed.keys import load_keys
-
     key, equals, value = text.partition("=")
     if not equals:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
-    try:
-        spec_at(load_keys(context.deepspeed_version), key)
-    except KeyError:
-        raise click.BadParameter(f"DeepSpeed has no key {key!r}", param_hint="--set") from None
     try:
         return key, json.loads(value)
     except ValueError:

@@ -105,6 +105,11 @@ class Config:
             return None
         return {*self._by_path, *self.overrides}
 
+    @property
+    def as_written(self) -> dict[str, object]:
+        """The keys in the order of the file, then those of the overrides, each with its value as it is shown."""
+        return {path: self.shown(path) for path in [*(item.path for item in self.written), *self.overrides]}
+
     def entry(self, path: str) -> Entry | None:
         """The entry of the file that stands for `path`, in whatever spelling."""
         item = self._by_path.get(path)

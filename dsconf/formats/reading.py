@@ -37,3 +37,7 @@ class Reading(NamedTuple):
     """Keys that are not written, and whose defaults change training."""
     labels: Mapping[str, str] = {}
     """Fields whose value comes from something else than a key, and from what."""
+    source: str = ""
+    """The format, as the report calls it."""
+    written: Mapping[str, object] = {}
+    """Every key that stands in the source, in order, with the value as it is shown."""

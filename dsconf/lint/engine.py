@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -100,9 +100,9 @@ def parse(path: str, text: str, context: Context, start: int = 0, end: int | Non
     return document
 
 
-def opener(context: Context) -> Opener:
-    """What finds the Configs of files in a Context."""
-    return Opener(context, scan, parse)
+def opener(context: Context, overrides: Mapping[str, object] | None = None) -> Opener:
+    """What finds the Configs of files in a Context; `overrides` count instead of what they hold."""
+    return Opener(context, scan, parse, overrides)
 
 
 def lint_config(config: Config, rules: list[Rule], read: Read | None = None) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -55,11 +55,18 @@ def is_yaml(path: str) -> bool:
 class Opener:
     """Finds the Configs of files, as they are in one Context."""
 
-    def __init__(self, context: Context, scan: Scan, parse: Parse) -> None:
-        """`scan` reads a piece of JSON, and `parse` a whole file of it as its consumer does."""
+    def __init__(
+        self, context: Context, scan: Scan, parse: Parse, overrides: Mapping[str, object] | None = None
+    ) -> None:
+        """`scan` reads a piece of JSON, and `parse` a whole file of it as its consumer does.
+
+        `overrides` are values by path that count instead of a file's, in the Config whose format has the key: that of
+        the file, else the one beside it.
+        """
         self._context = context
         self._scan = scan
         self._parse = parse
+        self._overrides = overrides or {}
 
     def pieces(self, path: str, text: str, *, recognise: bool) -> list[Piece]:
         """Every Config in a file. Raises Unusable, and Skipped where there is none.
@@ -83,7 +90,7 @@ class Opener:
         foreign = not_deepspeed(document, load_keys(context.deepspeed_version)) if recognise else None
         if foreign is not None:
             raise Skipped(foreign)
-        return [Piece(config_of(document, context), lambda text: self._parse(path, text, context))]
+        return [Piece(self._of_deepspeed(document, context), lambda text: self._parse(path, text, context))]
 
     def _piece(self, document: Document, name: str, read: Read) -> Piece:
         """The Config of a document of another format than DeepSpeed's."""
@@ -94,8 +101,20 @@ class Opener:
     def _config(self, document: Document, name: str) -> Config:
         table = format_named(name).table_for(document, self._context)
         found = Config(document, table, self._context, format=name)
-        beside = configs_beside(found, self._scan, config_of)
-        return Config(document, table, self._context, format=name, beside=beside) if beside else found
+        own = {path: value for path, value in self._overrides.items() if found.knows(path)}
+        beside = configs_beside(found, self._scan, self._of_deepspeed)
+        if not (own or beside):
+            return found
+        return Config(document, table, self._context, own, format=name, beside=beside)
+
+    def _of_deepspeed(self, document: Document, context: Context) -> Config:
+        """The Config of a DeepSpeed config, with the overrides that its version knows."""
+        if not self._overrides:
+            return config_of(document, context)
+        found = config_of(document, context)
+        return config_of(
+            document, context, {path: value for path, value in self._overrides.items() if found.knows(path)}
+        )
 
     def _in_yaml(self, document: Document, read: Read, *, recognise: bool) -> list[Piece]:
         context = self._context
@@ -108,7 +127,7 @@ class Opener:
             foreign = not_deepspeed(document, load_keys(context.deepspeed_version)) if recognise else None
             if foreign is not None:
                 raise Skipped(foreign)
-            return [self._as_json(document) or Piece(config_of(document, context), read)]
+            return [self._as_json(document) or Piece(self._of_deepspeed(document, context), read)]
         found = [self._piece(document, name, read)] if name is not None else []
         if name in _OF_TRAINERS and context.consumer is None:
             context = context._replace(consumer="trainer")
@@ -124,7 +143,7 @@ class Opener:
             return None
         path, context = document.path, self._context
         try:
-            config = config_of(self._parse(path, document.text, context), context)
+            config = self._of_deepspeed(self._parse(path, document.text, context), context)
             return Piece(config, lambda text: self._parse(path, text, context))
         except Unusable:
             return None
@@ -137,7 +156,10 @@ class Opener:
             calls = self._calls(path, text)
         except ValueError as error:
             raise Skipped(str(error)) from None
-        found = [Piece(config_of(document, self._context), self._again(document)) for document in documents]
+        found = [
+            Piece(self._of_deepspeed(document, self._context), self._again(document))
+            for document in documents
+        ]
         if not (found or calls):
             raise Skipped("it holds no DeepSpeed config")
         return sorted([*found, *calls], key=lambda piece: piece.config.document.root.span)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 from dsconf.formats.outcome import Item
+from dsconf.translate.names import title
 from dsconf.translate.report import Report
-
-_HEAD = ("| setting | value | outcome | FSDP2 | |", "| --- | --- | --- | --- | --- |")
 
 
 def render_markdown(report: Report, *, forced: bool = False) -> str:
@@ -18,7 +17,9 @@ def render_markdown(report: Report, *, forced: bool = False) -> str:
     measured = f": {report.note}" if report.note else ""
     shown = [item for item in report.items if item.outcome != "no-effect"]
     silent = [item for item in report.items if item.outcome == "no-effect"]
-    lines = [f"### {_plain(report.file)}: DeepSpeed to FSDP2, {report.overall}", ""]
+    target = title(report.target)
+    head = (f"| setting | value | outcome | {target} | |", "| --- | --- | --- | --- | --- |")
+    lines = [f"### {_plain(report.file)}: {title(report.source)} to {target}, {report.overall}", ""]
     lines += [f"Overall **{report.overall}**{measured}.", ""]
     if report.blocks.line:
         lines += [f"Sharded one by one: {_plain(report.blocks.line)}.", ""]
@@ -28,9 +29,9 @@ def render_markdown(report: Report, *, forced: bool = False) -> str:
     todo = [f"- [ ] `{_plain(item.key)}`: {_plain(item.action)}" for item in report.items if item.action]
     if todo:
         lines += ["To do:", "", *todo, ""]
-    lines += [*_HEAD, *map(_row, shown)]
+    lines += [*head, *map(_row, shown)]
     if silent:
-        lines += ["", f"<details><summary>{len(silent)} settings without effect</summary>", "", *_HEAD]
+        lines += ["", f"<details><summary>{len(silent)} settings without effect</summary>", "", *head]
         lines += [*map(_row, silent), "", "</details>"]
     if report.other_numerics:
         lines += ["", report.other_numerics]

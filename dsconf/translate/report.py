@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from dsconf.config.effective import Config
+from dsconf.config.context import Context
 from dsconf.formats.choices import Numerics
 from dsconf.formats.deepspeed.keys import NEWEST
-from dsconf.formats.fsdp2.write import Writing
 from dsconf.formats.outcome import Item, Landing, Outcome, worst
 from dsconf.formats.reading import Reading, Remark
+from dsconf.formats.writing import Writing
 from dsconf.plan import Plan
 from dsconf.translate.wrapping import Chosen
 
@@ -37,8 +37,8 @@ class Report(NamedTuple):
     items: list[Item]
     version: str | None
     """Of the source framework, if somebody said that it is older than the newest."""
-    torch: str
-    """The oldest torch that the code is for."""
+    needs: str
+    """What the target is for, such as the oldest torch."""
     numerics: Numerics
     other_numerics: str
     """What the other choice would change and cost."""
@@ -54,12 +54,19 @@ class Report(NamedTuple):
     @property
     def _assumed_version(self) -> list[str]:
         """What the absence of a key was taken for, where the version of DeepSpeed decides."""
-        if self.version is not None or not any(
-            item.key == "gradient_clipping" and not item.written for item in self.items
+        if (
+            self.source != "deepspeed"
+            or self.version is not None
+            or not any(item.key == "gradient_clipping" and not item.written for item in self.items)
         ):
             return []
         newer = "DeepSpeed 0.19.3 or newer, which clips at 1.0 where gradient_clipping is absent"
         return [f"{newer} (else --deepspeed-version)"]
+
+    @property
+    def kind(self) -> str:
+        """What is written, in one word."""
+        return "code" if self.target == "fsdp2" else "config"
 
     @property
     def supported(self) -> bool:
@@ -71,8 +78,8 @@ class Report(NamedTuple):
         if self.supported:
             return ""
         if forced:
-            return "The code goes without what is unsupported: it trains something else than the config says."
-        return "No code was written: something is unsupported (--force writes the code without it)."
+            return f"The {self.kind} goes without what is unsupported: it trains something else than the source says."
+        return f"No {self.kind} was written: something is unsupported (--force writes the {self.kind} without it)."
 
     def as_json(self) -> dict[str, Any]:
         """The form that --report writes: version 1."""
@@ -81,7 +88,8 @@ class Report(NamedTuple):
             "source": self.source,
             "target": self.target,
             "numerics": self.numerics,
-            "torch": self.torch,
+            "needs": self.needs,
+            "torch": self.needs.removeprefix("torch >= ") if self.target == "fsdp2" else None,
             "assumed": self.assumed,
             "overall": {"outcome": self.overall, "note": self.note},
             "blocks": {"classes": list(self.blocks.wrapping.block_classes), "source": self.blocks.label},
@@ -101,10 +109,11 @@ class Report(NamedTuple):
 
 
 def assemble(
-    config: Config,
+    path: str,
     reading: Reading,
     writing: Writing,
     target: str,
+    context: Context,
     numerics: Numerics,
     other: str,
     blocks: Chosen,
@@ -115,40 +124,36 @@ def assemble(
     """
     items = list(reading.items)
     done = {item.key for item in items}
-    order = {written.path: place for place, written in enumerate(config.written)}
-    placed = [path for path in reading.fields if config.present(path) or path in reading.in_force]
-    items += [_placed(path, config, reading, writing.landings) for path in placed if path not in done]
-    items = [
-        item._replace(value=config.shown(item.key)) if config.present(item.key) else item for item in items
-    ]
+    order = {key: place for place, key in enumerate(reading.written)}
+    placed = [key for key in reading.fields if key in reading.written or key in reading.in_force]
+    items += [_placed(key, reading, writing.landings) for key in placed if key not in done]
+    items = [item._replace(value=reading.written.get(item.key, item.value)) for item in items]
     items.sort(key=lambda item: (not item.written, order.get(item.key, len(order)), item.key))
     overall = worst([item.outcome for item in items])
-    note = _overall_note(overall, reading.plan)
-    version = config.context.deepspeed_version
+    measured = (reading.source, target) == ("deepspeed", "fsdp2")
+    note = _overall_note(overall, reading.plan) if measured or overall == "approximate" else ""
+    version = context.deepspeed_version if reading.source == "deepspeed" else None
     if note and version is not None:
         note += f", with DeepSpeed {NEWEST}"
-    file = config.document.path
     return Report(
-        "deepspeed", target, file, overall, note, items, version, writing.torch, numerics, other, blocks
+        reading.source, target, path, overall, note, items, version, writing.needs, numerics, other, blocks
     )
 
 
-def _placed(path: str, config: Config, reading: Reading, landings: Mapping[str, Landing]) -> Item:
-    written = config.present(path)
-    default = None if written else reading.in_force[path]
-    value = config.raw(path) if default is None else default.value
-    landing = landings.get(reading.fields[path])
+def _placed(key: str, reading: Reading, landings: Mapping[str, Landing]) -> Item:
+    written = key in reading.written
+    default = None if written else reading.in_force[key]
+    value = reading.written[key] if default is None else default.value
+    landing = landings.get(reading.fields[key])
     if landing is None:
-        section = path.partition(".")[0]
-        return Item(path, value, "unsupported", note=f"it belongs to the {section}, which is not translated")
-    remark = reading.remarks.get(path, Remark("exact", ""))
+        section = key.partition(".")[0]
+        return Item(key, value, "unsupported", note=f"it belongs to the {section}, which is not translated")
+    remark = reading.remarks.get(key, Remark("exact", ""))
     outcome: Outcome = (
         landing.outcome if landing.outcome == "needs-value" else worst([landing.outcome, remark.outcome])
     )
     notes = [note for note in (default.note if default else "", remark.note, landing.note) if note]
-    return Item(
-        path, value, outcome, landing.target, "; ".join(dict.fromkeys(notes)), landing.action, written
-    )
+    return Item(key, value, outcome, landing.target, "; ".join(dict.fromkeys(notes)), landing.action, written)
 
 
 def _overall_note(overall: Outcome, plan: Plan) -> str:

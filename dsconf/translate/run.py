@@ -11,20 +11,23 @@ from dsconf import __version__
 from dsconf.config.context import Context
 from dsconf.config.effective import Config
 from dsconf.document.node import UNKNOWN
-from dsconf.document.source import Unusable
+from dsconf.document.source import Unusable, read_text
 from dsconf.formats.choices import Numerics, Style
-from dsconf.formats.deepspeed.read import read
-from dsconf.formats.fsdp2.write import Writing, write
 from dsconf.formats.reading import Reading
-from dsconf.lint.consumer import config_of
-from dsconf.lint.engine import lint_config, open_document, unusable_result
-from dsconf.lint.finding import Result
+from dsconf.formats.writing import Request, Writing
+from dsconf.lint.engine import lint_config, opener, unusable_result
+from dsconf.lint.finding import Finding, Result
 from dsconf.lint.index import load_rules
-from dsconf.plan import Launch
+from dsconf.lint.pieces import Piece
+from dsconf.lint.selection import Rule
+from dsconf.plan import Plan
+from dsconf.translate.names import title
 from dsconf.translate.numerics import difference, recommended
+from dsconf.translate.readers import read
 from dsconf.translate.refusals import stops, with_refusals
 from dsconf.translate.report import Report, assemble
-from dsconf.translate.wrapping import choose, divided
+from dsconf.translate.targets import write
+from dsconf.translate.wrapping import Chosen, choose, divided
 
 
 class Refused(Exception):
@@ -35,11 +38,27 @@ class Refused(Exception):
         self.result = result
 
 
-class Translation(NamedTuple):
-    """The code and the report; the code goes without what the report calls unsupported."""
+class NoSuchKey(Exception):
+    """A value was given for a key that the source can't have; the argument is the key."""
 
-    code: str
+
+class _Source(NamedTuple):
+    """A source as it was read."""
+
+    reading: Reading
+    config: Config | None
+    """None for code."""
+    findings: Sequence[Finding]
+    """What lint says of the config."""
+
+
+class Translation(NamedTuple):
+    """What was written, without what the report calls unsupported, and the report."""
+
+    text: str
     report: Report
+    beside: Mapping[str, str]
+    """By name the files that belong into the folder of `text`, which names them."""
 
 
 def translate(
@@ -52,55 +71,110 @@ def translate(
     numerics: Numerics = "deepspeed",
     style: Style = "module",
 ) -> Translation:
-    """Translate a DeepSpeed JSON file.
+    """Translate a file of any format that can be read to a target.
 
     `overrides` are values by dotted path that count instead of the file's, `blocks` the class names of the modules to
-    shard one by one; `numerics` says whether it trains as DeepSpeed does, or as PyTorch recommends; `style` whether
-    the module has all that a run needs, or only parallelize. Raises Refused where the file is unreadable, or DeepSpeed
-    would refuse it and its meaning is open.
+    shard one by one; `numerics` says whether FSDP2 code trains as the source does, or as PyTorch recommends; `style`
+    whether it has all that a run needs, or only parallelize.
+
+    Raises Refused where the file is unreadable, or its own framework would refuse it and its meaning is open,
+    NoSuchKey for an override that no config in the file takes, and `lint.pieces.Skipped` where there is nothing to
+    translate in it.
     """
-    rules = load_rules()
+    source = _open(path, context, overrides, load_rules())
+    reading = source.reading
+    other = difference(reading.plan, numerics) if target == "fsdp2" else ""
+    if target == "fsdp2" and numerics == "pytorch":
+        reading = recommended(reading)
+    chosen = choose(blocks, context, reading.plan.wrapping)
+    plan, labels = _completed(reading, chosen, context)
+
+    def written(left_out: Sequence[str]) -> Writing:
+        origin = _origin(path, reading.source, target, left_out, numerics)
+        return write(target, plan, Request(origin, labels, style, context.torch_version))
+
+    writing = written(())
+    report = assemble(path, reading, writing, target, context, numerics, other, chosen)
+    left_out = [item.key for item in report.items if item.outcome == "unsupported"]
+    if left_out:
+        writing = written(left_out)
+    return Translation(writing.text, _with_refusals(report, source), writing.beside)
+
+
+def _completed(reading: Reading, chosen: Chosen, context: Context) -> tuple[Plan, dict[str, str]]:
+    """The Plan with what the circumstances add to it, and by field where its value comes from."""
+    parallelism, more = divided(reading.plan.parallelism, chosen, context.model)
+    launch = reading.plan.launch
+    given = {"world_size": context.world_size, "gpus_per_node": context.gpus_per_node}
+    launch = launch.model_copy(update={name: value for name, value in given.items() if value is not None})
+    update = {"wrapping": chosen.wrapping, "parallelism": parallelism, "launch": launch}
+    return reading.plan.model_copy(update=update), _labels(reading) | chosen.labels | more
+
+
+def _with_refusals(report: Report, source: _Source) -> Report:
+    if source.config is None:
+        return report
+    return report._replace(items=with_refusals(report.items, source.config, source.findings))
+
+
+def _origin(path: str, source: str, target: str, left_out: Sequence[str], numerics: Numerics) -> str:
+    """The first lines of what is written; a file may have any name, quotes and line ends included."""
+    name = "".join(c if c.isprintable() and c not in '"\\' else "?" for c in Path(path).name)
+    written = f"Written by dsconf {__version__}"
+    if left_out:
+        keys = "\n".join(f"    {key}" for key in left_out)
+        trainer = "DeepSpeed" if source == "deepspeed" else title(source)
+        heading = (
+            f"{title(target)} for {name}, not as {trainer} trains with it. Left out by dsconf {__version__}:"
+        )
+        return f"{heading}\n\n{keys}"
+    if target == "fsdp2" and numerics == "pytorch":
+        return f"Trains with {name} as PyTorch recommends for FSDP2. {written}."
+    if (source, target) == ("deepspeed", "fsdp2"):
+        return f"Trains as DeepSpeed does with {name}, on PyTorch FSDP2. {written}."
+    return f"{title(target)} for {name} ({title(source)}). {written}."
+
+
+def _labels(reading: Reading) -> dict[str, str]:
+    """For each field of the Plan the key that its value comes from."""
+    backwards = list(reading.fields.items())[::-1]  # of several keys the first one names the field
+    owner = title(reading.source, short=True)
+    defaults = {field: f"{path}, not written: {owner}'s default" for path, field in backwards}
+    written = {field: path for path, field in backwards if path in reading.written}
+    return defaults | written | dict(reading.labels)
+
+
+def _open(path: str, context: Context, overrides: Mapping[str, object], rules: list[Rule]) -> _Source:
     try:
-        document = open_document(path, context)
+        pieces = opener(context, overrides).pieces(path, read_text(path), recognise=False)
+        return _of_config(pieces[0], overrides, rules)
     except Unusable as problem:
-        raise Refused(unusable_result(path, problem, rules, context)) from None
-    config = config_of(document, context, overrides)
-    result = lint_config(config, rules)
+        raise Refused(_refusal(path, problem, rules, context)) from None
+
+
+def _of_config(piece: Piece, overrides: Mapping[str, object], rules: list[Rule]) -> _Source:
+    config = piece.config
+    configs = [config, *config.beside.values()]
+    for path in overrides:
+        if all(path not in each.overrides for each in configs):
+            raise NoSuchKey(path)
+    result = lint_config(config, rules, piece.read)
     errors = [finding for finding in result.findings if stops(config, finding)]
     if errors:
         raise Refused(result._replace(findings=errors, missing_context=()))
     reading = read(config)
-    unfilled = _unfilled(config, reading)
-    if unfilled is not None:
-        refused = unusable_result(path, unfilled, rules, context)
-        raise Refused(
-            refused._replace(findings=[each._replace(severity="error") for each in refused.findings])
-        )
-    other = difference(reading.plan, numerics)
-    if numerics == "pytorch":
-        reading = recommended(reading)
-    launch = Launch(world_size=context.world_size, gpus_per_node=context.gpus_per_node)
-    chosen = choose(blocks, context, reading.plan.wrapping)
-    parallelism, labels = divided(reading.plan.parallelism, chosen, context.model)
-    update = {"wrapping": chosen.wrapping, "parallelism": parallelism, "launch": launch}
-    plan = reading.plan.model_copy(update=update)
-    labels = _labels(config, reading) | chosen.labels | labels
-
-    def written(left_out: Sequence[str]) -> Writing:
-        origin = _origin(path, left_out, numerics)
-        return write(plan, origin, labels, style=style, torch=context.torch_version)
-
-    writing = written(())
-    report = assemble(config, reading, writing, target, numerics, other, chosen)
-    left_out = [item.key for item in report.items if item.outcome == "unsupported"]
-    if left_out:
-        writing = written(left_out)
-    items = with_refusals(report.items, config, result.findings)
-    return Translation(writing.code, report._replace(items=items))
+    _check_filled(config, reading)
+    return _Source(reading, config, result.findings)
 
 
-def _unfilled(config: Config, reading: Reading) -> Unusable | None:
-    """Why a template can't be translated: the values that nothing settles, and that could change something."""
+def _refusal(path: str, problem: Unusable, rules: list[Rule], context: Context) -> Result:
+    """The finding of an unusable file, which nobody can translate: always an error."""
+    result = unusable_result(path, problem, rules, context)
+    return result._replace(findings=[each._replace(severity="error") for each in result.findings])
+
+
+def _check_filled(config: Config, reading: Reading) -> None:
+    """Raise Unusable for a template with values that nothing settles, and that could change something."""
     settled = {item.key for item in reading.items if item.outcome in ("no-effect", "rejected-by-source")}
     open_ = [
         item
@@ -109,29 +183,8 @@ def _unfilled(config: Config, reading: Reading) -> Unusable | None:
         and item.path not in config.overrides
         and settled.isdisjoint(accumulate(item.path.split("."), "{}.{}".format))
     ]
-    if not open_:
-        return None
-    paths = ", ".join(item.path for item in open_)
-    it = "it" if len(open_) == 1 else "them"
-    message = f"the file leaves {paths} open: say {it} with --set, or fill the template in first"
-    return Unusable("template-placeholder", message, open_[0].entry.span, config.document.text)
-
-
-def _origin(path: str, left_out: Sequence[str], numerics: Numerics) -> str:
-    """The first lines of the docstring; a file may have any name, quotes and line ends included."""
-    name = "".join(c if c.isprintable() and c not in '"\\' else "?" for c in Path(path).name)
-    if left_out:
-        keys = "\n".join(f"    {key}" for key in left_out)
-        heading = f"FSDP2 for {name}, not as DeepSpeed trains with it. Left out by dsconf {__version__}:"
-        return f"{heading}\n\n{keys}"
-    if numerics == "pytorch":
-        return f"Trains with {name} as PyTorch recommends for FSDP2. Written by dsconf {__version__}."
-    return f"Trains as DeepSpeed does with {name}, on PyTorch FSDP2. Written by dsconf {__version__}."
-
-
-def _labels(config: Config, reading: Reading) -> dict[str, str]:
-    """For each field of the Plan the key that its value comes from."""
-    backwards = list(reading.fields.items())[::-1]  # of several keys the first one names the field
-    defaults = {field: f"{path}, not written: DeepSpeed's default" for path, field in backwards}
-    written = {field: path for path, field in backwards if config.present(path)}
-    return defaults | written | dict(reading.labels)
+    if open_:
+        paths = ", ".join(item.path for item in open_)
+        it = "it" if len(open_) == 1 else "them"
+        message = f"the file leaves {paths} open: say {it} with --set, or fill the template in first"
+        raise Unusable("template-placeholder", message, open_[0].entry.span, config.document.text)

@@ -6,6 +6,7 @@ import json
 
 from dsconf.formats.deepspeed.keys import NEWEST
 from dsconf.formats.outcome import Item
+from dsconf.translate.names import title
 from dsconf.translate.report import Report
 
 
@@ -16,8 +17,11 @@ def render(report: Report, *, forced: bool = False) -> str:
     """
     written = [item for item in report.items if item.written]
     measured = f" ({report.note})" if report.note else ""
-    target = f"FSDP2 (torch >= {report.torch})"
-    source = f"DeepSpeed {report.version or NEWEST}"
+    needs = f" ({report.needs})" if report.needs else ""
+    target = f"{title(report.target)}{needs}"
+    source = title(report.source)
+    if report.source == "deepspeed":
+        source += f" {report.version or NEWEST}"
     lines = [
         *(f"Assumed: {what}" for what in report.assumed),
         f"{report.file} ({source}) -> {target}: {len(written)} settings, overall {report.overall}{measured}",

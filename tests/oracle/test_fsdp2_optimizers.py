@@ -16,6 +16,7 @@ from dsconf.config.derive import facts_of
 from dsconf.formats.deepspeed.arguments import OPTIMIZER_ARGUMENTS
 from dsconf.formats.deepspeed.read import read
 from dsconf.formats.fsdp2.write import write
+from dsconf.formats.writing import Request
 from dsconf.plan import OPTIMIZERS
 
 torch = pytest.importorskip("torch")
@@ -31,7 +32,7 @@ def emitted(kind: str, params: Params, **sections: Any) -> dict[str, Any]:
     reading = read(config_of({"optimizer": {"type": kind, "params": params}} | sections))
     labels = dict.fromkeys(reading.fields.values(), "a key")
     definitions: dict[str, Any] = {"__name__": "emitted"}
-    exec(compile(write(reading.plan, "x", labels).code, "emitted", "exec"), definitions)
+    exec(compile(write(reading.plan, Request("x", labels)).text, "emitted", "exec"), definitions)
     return definitions
 
 

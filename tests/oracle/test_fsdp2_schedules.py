@@ -12,6 +12,7 @@ from configs import config_of
 from dsconf.formats.deepspeed.arguments import TORCH_SCHEDULERS
 from dsconf.formats.deepspeed.read import read
 from dsconf.formats.fsdp2.write import write
+from dsconf.formats.writing import Request
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("deepspeed")
@@ -37,7 +38,7 @@ def emitted(name: str, params: Params) -> dict[str, Any]:
     assert not [item for item in reading.items if item.key.startswith("scheduler.") and item.value]
     labels = dict.fromkeys(reading.fields.values(), "a key")
     definitions: dict[str, Any] = {"__name__": "emitted"}
-    exec(compile(write(reading.plan, "x", labels).code, "emitted", "exec"), definitions)
+    exec(compile(write(reading.plan, Request("x", labels)).text, "emitted", "exec"), definitions)
     return definitions
 
 

@@ -105,7 +105,7 @@ class Bench:
             done = self.translation(str(origin))
         assert done.report.supported, [item for item in done.report.items if item.outcome == "unsupported"]
         self.reports[name] = done.report
-        code = done.code
+        code = done.text
         for old, new in edits.items():
             assert code.count(old) == 1, f"{name}: {old!r} stands {code.count(old)} times in the module"
             code = code.replace(old, new)

@@ -84,8 +84,8 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         if done is None:
             continue
         modules[path.stem] = module = folder / f"module{len(modules)}.py"
-        tail = "" if "def build_optimizer(" in done.code else OWN_OPTIMIZER
-        module.write_text(done.code + tail, encoding="utf-8")
+        tail = "" if "def build_optimizer(" in done.text else OWN_OPTIMIZER
+        module.write_text(done.text + tail, encoding="utf-8")
         if len(modules) == SAMPLE:
             break
     return modules

@@ -306,7 +306,7 @@ def test_groups_of_mics(bench: Bench) -> None:
     done = translate(str(source), "fsdp2", Context(deepspeed_version="0.18.9"), {}, ())
     assert done.report.overall == "close"
     module = source.with_suffix(".py")
-    module.write_text(done.code, encoding="utf-8")
+    module.write_text(done.text, encoding="utf-8")
     bounds = replace(ACTIVE_CLIP, moments=1.1)
     case = Case(id="mics", config=run, module=module, steps=8, exact=True, tolerance=bounds)
     verdict = run_cases([case], ranks=4)["mics"]

@@ -25,6 +25,8 @@ COMPUTED = {
         "dsconf.config.derive",
         "dsconf.formats.deepspeed.keys",
     },
+    "dsconf.translate.readers": {"dsconf.formats.deepspeed.read"},
+    "dsconf.translate.targets": {"dsconf.formats.fsdp2.write"},
     "dsconf.cli": {f"dsconf.cli.{path.stem}" for path in (PACKAGE / "cli").glob("[a-z]*.py")}
     - {"dsconf.cli.options", "dsconf.cli.circumstances", "dsconf.cli.project", "dsconf.cli.per_file"},
     "dsconf.lint.report": {
@@ -157,7 +159,9 @@ def test_imports_go_downwards(module: str) -> None:
         assert LAYERS.index(layer(below)) <= LAYERS.index(layer(module)), f"{module} imports {below}"
 
 
-SHARED = LEAVES | {f"dsconf.formats.{name}" for name in ("reading", "choices", "row", "section", "pruning")}
+SHARED = LEAVES | {
+    f"dsconf.formats.{name}" for name in ("reading", "writing", "choices", "row", "section", "pruning")
+}
 """What all formats use."""
 GENERATOR = "dsconf.formats.table"
 """It writes the key tables of all formats."""

@@ -97,8 +97,8 @@ def test_every_module_is_clean_code(
 ) -> None:
     """Also those that --force would write."""
     for number, done in enumerate(translations.values()):
-        compile(done.code, "module", "exec")
-        (tmp_path / f"m{number}.py").write_text(done.code, encoding="utf-8")
+        compile(done.text, "module", "exec")
+        (tmp_path / f"m{number}.py").write_text(done.text, encoding="utf-8")
     ruff: list[Any] = [sys.executable, "-m", "ruff", "check", "--isolated", tmp_path]
     done_ruff = subprocess.run(ruff, capture_output=True, text=True, check=False)
     assert done_ruff.returncode == 0, done_ruff.stdout

@@ -54,7 +54,8 @@ class _Reader(Notes):
         )
         remark_on_rounding(self, plan)
         self.items += leftovers(self.config, plan, set(self.fields), self.items)
-        return Reading(plan, self.fields, self.items, self.remarks, self.in_force, self.labels)
+        told = (self.remarks, self.in_force, self.labels)
+        return Reading(plan, self.fields, self.items, *told, "deepspeed", self.config.as_written)
 
     def _batch(self) -> Batch:
         def size(path: str, fact: str) -> int | Unresolved | None:

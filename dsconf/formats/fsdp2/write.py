@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
-from dsconf.formats.choices import Style
 from dsconf.formats.fsdp2.draft import Draft
 from dsconf.formats.fsdp2.emit import Constant, emit
 from dsconf.formats.fsdp2.launch import launch_lines
@@ -17,33 +13,21 @@ from dsconf.formats.fsdp2.write_precision import write_precision, write_scaling
 from dsconf.formats.fsdp2.write_schedule import SCHEDULE_CONSTANTS, write_schedule
 from dsconf.formats.fsdp2.write_sharding import BACKENDS, write_offload, write_sharding
 from dsconf.formats.outcome import Landing
+from dsconf.formats.writing import Request, Writing
 from dsconf.plan import OPTIMIZERS, Plan, Unresolved
 
 
-class Writing(NamedTuple):
-    """The emitted module and what became of each field of the Plan."""
+def write(plan: Plan, request: Request) -> Writing:
+    """Write a Plan as a module, or as its parallelize alone: what its script has to do stands in the docstring then,
+    and as the action of each field.
 
-    code: str
-    landings: dict[str, Landing]
-    torch: str
-    """The oldest torch that it is for."""
-
-
-def write(
-    plan: Plan, origin: str, labels: Mapping[str, str], *, style: Style = "module", torch: str | None = None
-) -> Writing:
-    """Write a Plan as a module.
-
-    `origin` is the first line of its docstring; `labels` says for each field of the Plan where its value comes from,
-    for the comments. `style` is the whole module, or its parallelize alone: what its script has to do stands in the
-    docstring, and as the action of each field. `torch` is the version that has to have all names; None: the newest.
     Fields that FSDP2 code can't express land as "unsupported", and the code goes without them.
     """
-    return _Writer(plan, labels, torch).run(origin, style)
+    return _Writer(plan, request.labels, request.torch).run(request)
 
 
 class _Writer(Draft):
-    def run(self, origin: str, style: Style) -> Writing:
+    def run(self, request: Request) -> Writing:
         self._batch()
         write_sharding(self)
         divided = write_parallelism(self)
@@ -68,11 +52,11 @@ class _Writer(Draft):
             functions.append(("loss_scale", ["LossScaler", "loss_scaler"]))
         functions.append(("step", ["train_step", "evaluate"]))
         functions.append(("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"]))
-        if style == "minimal":
-            code = emit(self._short_docstring(origin), alone, self.flags, self.constants)
+        if request.style == "minimal":
+            code = emit(self._short_docstring(request.origin), alone, self.flags, self.constants)
         else:
-            code = emit(self._docstring(origin), functions, self.flags, self.constants)
-        return Writing(code, self.landings, self.oldest_torch)
+            code = emit(self._docstring(request.origin), functions, self.flags, self.constants)
+        return Writing(code, self.landings, f"torch >= {self.oldest_torch}")
 
     # ---- one field -----------------------------------------------------------------------------------
 

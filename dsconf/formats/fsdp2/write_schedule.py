@@ -5,7 +5,16 @@ from __future__ import annotations
 from dsconf.formats.fsdp2.draft import Draft
 from dsconf.formats.fsdp2.emit import Alias, Constant
 from dsconf.formats.outcome import Landing
-from dsconf.plan import OneCycle, RangeTest, Schedule, TorchSchedule, Unresolved, Warmup, WarmupCosine
+from dsconf.plan import (
+    OneCycle,
+    RangeTest,
+    Schedule,
+    TorchSchedule,
+    TrainerSchedule,
+    Unresolved,
+    Warmup,
+    WarmupCosine,
+)
 
 Functions = list[tuple[str, list[str]]]
 _STEPPED = "stepped once per applied optimizer step"
@@ -52,6 +61,15 @@ def write_schedule(draft: Draft, schedule: Schedule | None) -> Functions:
             return _range_test(draft, schedule)
         case TorchSchedule():
             return _torch(draft, schedule)
+        case TrainerSchedule():
+            return _of_trainer(draft, schedule)
+
+
+def _of_trainer(draft: Draft, schedule: TrainerSchedule) -> Functions:
+    note = f"{schedule.name} of transformers' get_scheduler"
+    action = "build it in your script with transformers.get_scheduler, and give it to train_step"
+    draft.landings["schedule.name"] = Landing("unsupported", "", note, action)
+    return [("no_scheduler", _BUILD)]
 
 
 def _warmup(draft: Draft, schedule: Warmup) -> Functions:

@@ -1,0 +1,33 @@
+"""What a writer of a format is given, and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dsconf.formats.choices import Style
+from dsconf.formats.outcome import Landing
+
+
+class Request(NamedTuple):
+    """What a writer needs beside the Plan."""
+
+    origin: str
+    """What the output is, for its head: one line, or more."""
+    labels: Mapping[str, str]
+    """By field of the Plan where its value comes from, for comments."""
+    style: Style = "module"
+    """Of code: a whole module, or the function that shards the model alone."""
+    torch: str | None = None
+    """The version of torch that has to have all names; None: the newest."""
+
+
+class Writing(NamedTuple):
+    """What is written, and what became of each field of the Plan."""
+
+    text: str
+    landings: Mapping[str, Landing]
+    needs: str = ""
+    """What it is for: "torch >= 2.9", "Accelerate 1.15"."""
+    beside: Mapping[str, str] = {}
+    """By name the other files that `text` names, in its folder."""

@@ -15,6 +15,9 @@ NOT_FINITE = (
     "a step whose norm is not finite is left out, where DeepSpeed would take it and have NaN for its weights"
 )
 
+LOOKS_AT_NORM = "0.19.8"
+"""The first version that leaves such a step out in every precision, if it has ZeRO."""
+
 BF16_MASTERS = "bf16.bf16_master_weights_and_grads"
 
 
@@ -38,6 +41,12 @@ class Notes:
         """
         value = self.config.value(path) if self.config.knows(path) else self.config.raw(path)
         return Unresolved(key=path) if value is UNKNOWN or value == "auto" else value
+
+    @property
+    def autocasts(self) -> bool:
+        """Whether torch.autocast is on in the forward pass."""
+        path = "torch_autocast.enabled"
+        return self.config.knows(path) and self.config.value(path) is True
 
     @property
     def bf16_masters(self) -> bool:

@@ -7,13 +7,14 @@ from dsconf.config.effective import Config
 from dsconf.formats.deepspeed.leftover import leftovers
 from dsconf.formats.deepspeed.notes import Notes
 from dsconf.formats.deepspeed.read_autocast import AUTOCAST_FIELDS, read_autocast
+from dsconf.formats.deepspeed.read_clipping import read_clipping
 from dsconf.formats.deepspeed.read_optimizer import read_optimizer
 from dsconf.formats.deepspeed.read_parallelism import PARALLELISM_FIELDS, read_parallelism
 from dsconf.formats.deepspeed.read_precision import PRECISION_FIELDS, read_precision, remark_on_rounding
 from dsconf.formats.deepspeed.read_schedule import read_schedule
 from dsconf.formats.deepspeed.read_sharding import SHARDING_FIELDS, read_offload, read_sharding
-from dsconf.formats.reading import Default, Reading
-from dsconf.plan import Batch, Clipping, Plan, Unresolved
+from dsconf.formats.reading import Reading
+from dsconf.plan import Batch, Plan, Unresolved
 
 FIELDS = {
     "train_batch_size": "batch.total",
@@ -49,7 +50,7 @@ class _Reader(Notes):
             offload=read_offload(self),
             optimizer=optimizer,
             schedule=schedule,
-            clipping=self._clipping(),
+            clipping=read_clipping(self),
             parallelism=read_parallelism(self),
         )
         remark_on_rounding(self, plan)
@@ -78,14 +79,3 @@ class _Reader(Notes):
                 Unresolved(key="train_batch_size") if self.config.raw("train_batch_size") == "auto" else None
             )
         return Batch(micro=micro, accumulation=1 if steps is None else steps, total=total, world_size=world)
-
-    def _clipping(self) -> Clipping:
-        path = "gradient_clipping"
-        norm = self.value(path)
-        if not self.config.present(path) and isinstance(norm, int | float) and norm > 0:
-            self.in_force[path] = Default(
-                norm, "DeepSpeed's default since 0.19.3; before that nothing was clipped"
-            )
-        if isinstance(norm, int | float):
-            norm = float(norm) if norm > 0 else None
-        return Clipping(max_norm=norm)

@@ -23,7 +23,7 @@ _GRAD_SCALER = LossScaling(scale=65536.0, window=2000, hysteresis=1, refill=Fals
 def read_autocast(notes: Notes, precision: Precision) -> Precision:
     """What autocast in the forward pass makes of the dtypes of a step; the same where it is off, or not translated."""
     compute = precision.compute
-    on = notes.config.knows(_ENABLED) and notes.config.value(_ENABLED) is True
+    on = notes.autocasts
     written = notes.config.value(_DTYPE) if on else None
     dtype = short_name(written) if isinstance(written, str) else None
     refusal = _refusal(notes, compute, dtype) if on else None

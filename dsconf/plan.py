@@ -81,6 +81,9 @@ class Precision(_Frozen):
     """Whether fp32 masters start from weights rounded to `compute`, or from the weights as they are."""
     moments: Dtype | None = None
     """The optimizer's state; None: as `masters`."""
+    steps_before: bool = False
+    """Whether in bf16 the optimizer takes a step with zero gradients before the first one, as DeepSpeed's does
+    without ZeRO."""
 
     @property
     def coarsest(self) -> Dtype:

@@ -14,7 +14,7 @@ from dsconf.formats.deepspeed.read_precision import PRECISION_FIELDS, read_preci
 from dsconf.formats.deepspeed.read_schedule import read_schedule
 from dsconf.formats.deepspeed.read_sharding import SHARDING_FIELDS, read_offload, read_sharding
 from dsconf.formats.reading import Reading
-from dsconf.plan import Batch, Plan, Unresolved
+from dsconf.plan import Batch, Checkpoint, Plan, Unresolved
 
 FIELDS = {
     "train_batch_size": "batch.total",
@@ -52,6 +52,7 @@ class _Reader(Notes):
             schedule=schedule,
             clipping=read_clipping(self),
             parallelism=read_parallelism(self),
+            checkpoint=self._checkpoint(),
         )
         remark_on_rounding(self, plan)
         self.items += leftovers(self.config, plan, set(self.fields), self.items)
@@ -79,3 +80,11 @@ class _Reader(Notes):
                 Unresolved(key="train_batch_size") if self.config.raw("train_batch_size") == "auto" else None
             )
         return Batch(micro=micro, accumulation=1 if steps is None else steps, total=total, world_size=world)
+
+    def _checkpoint(self) -> Checkpoint:
+        """Whether save_16bit_model gathers whole weights, where they are divided and somebody said it."""
+        path = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
+        gathers = self.config.value(path) if self.config.present(path) else None
+        if self.config.value("zero_optimization.stage") != 3 or not isinstance(gathers, bool):
+            return Checkpoint()
+        return Checkpoint(weights="full" if gathers else "sharded")

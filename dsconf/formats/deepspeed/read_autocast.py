@@ -16,7 +16,7 @@ AUTOCAST_FIELDS = {_DTYPE: "precision.autocast"}
 
 _REDUCE = "communication_data_type"
 _OFF = f"--set {_ENABLED}=false"
-_GRAD_SCALER = LossScaling(scale=65536.0, window=2000, hysteresis=1, refill=False, minimum=1.0)
+GRAD_SCALER = LossScaling(scale=65536.0, window=2000, hysteresis=1, refill=False, minimum=1.0)
 """What torch.amp.GradScaler does by itself, but for the minimum, which it does not have."""
 
 
@@ -50,7 +50,7 @@ def read_autocast(notes: Notes, precision: Precision) -> Precision:
     changes = {
         "autocast": kind,
         "reduce": _reduction(notes, compute, kind) or precision.reduce,
-        "scaling": _GRAD_SCALER if kind == "fp16" else precision.scaling,
+        "scaling": GRAD_SCALER if kind == "fp16" else precision.scaling,
     }
     return precision.model_copy(update=changes)
 

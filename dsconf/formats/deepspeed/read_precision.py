@@ -62,6 +62,7 @@ def read_precision(notes: Notes) -> Precision:
         buffers=buffers,
         fp32_buffers=fp32_buffers,
         scaling=scaling,
+        steps_before=compute not in ("fp32", "fp16") and notes.config.value("zero_optimization.stage") == 0,
     )
 
 

@@ -7,7 +7,14 @@ from typing import Literal
 from dsconf.config.dtypes import short_name
 from dsconf.config.tables import spec_at
 from dsconf.formats.deepspeed.fate import NVME, TRAFFIC
-from dsconf.formats.deepspeed.notes import LOOKS_AT_NORM, NOT_FINITE, Notes
+from dsconf.formats.deepspeed.notes import (
+    LOOKS_AT_NORM,
+    NO_SCALE,
+    NOT_FINITE,
+    STEP_BEFORE,
+    UNSCALED,
+    Notes,
+)
 from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Default, Remark
 from dsconf.plan import Offload, Sharding
@@ -33,16 +40,7 @@ _OFFLOADS_FROM = {"param": 3, "optimizer": 1}
 _STAYS = (
     "after a step whose norm is not finite DeepSpeed leaves out all others, too; the emitted code goes on"
 )
-_UNSCALED = "0.18.9"
-_NO_SCALE = (
-    f"DeepSpeed does not scale the loss at stage 0 since {_UNSCALED}, but divides the gradients by the scale: SGD "
-    "trains at a fraction of its lr, AdamW hides most of it (loss within 0.05 over 8 steps of the test model); the "
-    "emitted code scales the loss"
-)
-_STEP_BEFORE = (
-    "DeepSpeed's optimizer takes a step with zero gradients before the first one: weights decay once, and "
-    "Adam's bias correction is a step ahead (loss within 0.25 over 8 steps of the test model)"
-)
+_SCALED = "the emitted code scales the loss"
 _Partition = Literal["nothing", "optimizer", "gradients", "parameters"]
 _PARTITIONS: tuple[_Partition, ...] = ("nothing", "optimizer", "gradients", "parameters")
 
@@ -124,10 +122,10 @@ def _remark_on_stage_0(notes: Notes) -> None:
         scaled = notes.autocasts and notes.facts.value("autocast_format") == "fp16"
         loaded = "a model loaded in 16 bits DeepSpeed trains without fp32 masters"
         notes.remarks[path] = Remark("exact", loaded if scaled else f"{NOT_FINITE}; {loaded}")
-    elif precision == "fp16" and notes.config.context.since(_UNSCALED):
-        notes.remarks[path] = Remark("approximate", _NO_SCALE)
+    elif precision == "fp16" and notes.config.context.since(UNSCALED):
+        notes.remarks[path] = Remark("approximate", f"{NO_SCALE}; {_SCALED}")
     else:
-        notes.remarks[path] = Remark("approximate", _STEP_BEFORE)
+        notes.remarks[path] = Remark("approximate", STEP_BEFORE)
 
 
 def _skips_what_is_not_finite(notes: Notes, stage: int) -> bool:

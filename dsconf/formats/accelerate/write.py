@@ -1,0 +1,205 @@
+"""From the Plan to an Accelerate config for FSDP2, or for DDP where nothing is divided."""
+
+from __future__ import annotations
+
+from dsconf.formats.accelerate.write_script import duties, land_script
+from dsconf.formats.accelerate.yaml_text import Line, heading, lines_of
+from dsconf.formats.fsdp_precision import Kind, land_precision, word_for
+from dsconf.formats.fsdp_section import write_section
+from dsconf.formats.outcome import Landing
+from dsconf.formats.writing import Request, Writing
+from dsconf.plan import Plan
+
+NEEDS = "Accelerate 1.15"
+_LAYOUT = "parallelism_config_{}_size"
+_WORLD = "say the number of ranks with --world-size"
+
+
+def write(plan: Plan, request: Request) -> Writing:
+    """Write a Plan as the YAML that `accelerate launch --config_file` reads.
+
+    What only a script can say lands with what it has to do, which stands at the head of the file, too.
+    """
+    return _Writer(plan, request).run()
+
+
+class _Writer:
+    def __init__(self, plan: Plan, request: Request) -> None:
+        self.plan = plan
+        self.request = request
+        self.lines: list[Line] = []
+        self.landings: dict[str, Landing] = {}
+
+    def run(self) -> Writing:
+        sharded = self.plan.sharding.partition != "nothing" or self.plan.parallelism.context > 1
+        self._put("compute_environment", "LOCAL_MACHINE")
+        if sharded:
+            self._sharded()
+        else:
+            self._replicated()
+        self._layout(sharded=sharded)
+        self._precision("fsdp2" if sharded else "ddp")
+        write_launch(self.plan, self.request, self.lines, self.landings)
+        self.landings |= land_script(self.plan)
+        labels = self.request.labels
+        left = {labels.get(field, field): duty for field, duty in duties(self.landings).items()}
+        text = "\n".join([*heading(self.request.origin, left), *lines_of(self.lines), ""])
+        return Writing(text, self.landings, NEEDS)
+
+    def _put(self, key: str, value: object, field: str = "") -> None:
+        self.lines.append(Line(key, value, self.request.labels.get(field, "")))
+
+    def _sharded(self) -> None:
+        self._put("distributed_type", "FSDP", "sharding.partition")
+        section = write_section(self.plan)
+        self.landings |= section.landings
+        labels = self.request.labels
+        inner = [Line(f"fsdp_{name}", value, labels.get(field, "")) for name, value, field in section.settings]
+        self._put("fsdp_config", inner)
+
+    def _replicated(self) -> None:
+        self._put("distributed_type", self._kind(), "sharding.partition")
+        target = f"distributed_type: {self._kind()}"
+        self.landings["sharding.partition"] = Landing("exact", target, "every rank holds the whole training state")
+        whole = Landing("exact", target, "nothing is divided")
+        for field in ("sharding.reshard_after_forward", "sharding.group", "wrapping.block_classes"):
+            self.landings[field] = whole
+        for field in ("wrapping.min_params", "wrapping.root_only", "wrapping.separate_ends"):
+            self.landings[field] = whole
+        summed = self.plan.sharding.sums_gradients
+        action = "multiply the loss by the number of ranks before its backward pass"
+        self.landings["sharding.sums_gradients"] = Landing(
+            "approximate" if summed else "exact", "", "DDP averages gradients", action if summed else None
+        )
+        offload = self.plan.offload
+        moved = offload.parameters or offload.optimizer
+        kept = Landing("unsupported" if moved else "exact", "", "DDP offloads nothing" * moved)
+        for field in ("parameters", "optimizer", "pinned"):
+            self.landings[f"offload.{field}"] = kept
+        recompute = "call model.gradient_checkpointing_enable(), or torch.utils.checkpoint in the model"
+        on = self.plan.recompute is True
+        self.landings["recompute"] = Landing(
+            "exact", "", "" if not on else "the script does it", f"in your script: {recompute}" if on else None
+        )
+        self.landings["checkpoint.weights"] = Landing("exact", target, "every rank has the whole weights")
+        self.landings["checkpoint.loads_on_rank_0"] = Landing("exact", target, "DDP sends the weights of rank 0 to all")
+        unused = self.plan.wrapping.unused_parameters
+        found = "Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)])"
+        self.landings["wrapping.unused_parameters"] = Landing(
+            "exact", found * unused, "", f"in your script: {found}" if unused else None
+        )
+
+    def _kind(self) -> str:
+        return "NO" if self._world() == 1 else "MULTI_GPU"
+
+    def _world(self) -> int | None:
+        return self.plan.launch.world_size or self.plan.ranks
+
+    # ---- parallelism_config --------------------------------------------------------------------------
+
+    def _layout(self, *, sharded: bool) -> None:
+        plan, world = self.plan, self._world()
+        tensor, context = plan.parallelism.tensor, plan.parallelism.context
+        sizes: dict[str, tuple[int, str]] = {}
+        for name, size, field in (("tp", tensor, "tensor"), ("cp", context, "context")):
+            if size > 1:
+                sizes[name] = (size, f"parallelism.{field}")
+            self.landings[f"parallelism.{field}"] = Landing("exact", _LAYOUT.format(name) + f": {size}" * (size > 1))
+        self._sequence()
+        if tensor > 1:
+            note = "transformers divides the layers by its own plan"
+            action = "in your script: from_pretrained(..., tp_plan=\"auto\", device_mesh=accelerator.torch_device_mesh[\"tp\"])"
+            landing = Landing("approximate", f"{_LAYOUT.format('tp')}: {tensor}", note, action)
+            self.landings |= dict.fromkeys(("parallelism.tensor", "parallelism.block_styles"), landing)
+            self.landings["parallelism.root_styles"] = landing
+        group = plan.sharding.group
+        if group is None and not sizes:
+            return
+        if not sharded:
+            self._put("parallelism_config", [self._size(name, *each) for name, each in sizes.items()])
+            return
+        self._data_parallel(sizes, group, world, tensor, context)
+
+    def _data_parallel(
+        self,
+        sizes: dict[str, tuple[int, str]],
+        group: int | None,
+        world: int | None,
+        tensor: int,
+        context: int,
+    ) -> None:
+        """The sizes of copies and shards, whose product with the others is the number of ranks."""
+        if world is None:
+            landing = Landing("needs-value", "parallelism_config", "its sizes multiply to the number of ranks", _WORLD)
+            self._land_sizes(sizes, group, landing)
+            return
+        shards = group or world // tensor
+        copies = world // (tensor * shards)
+        if shards % context or copies * shards * tensor != world:
+            note = f"{world} ranks don't divide into groups of {shards}" + f" x {tensor}" * (tensor > 1)
+            self._land_sizes(sizes, group, Landing("unsupported", "", note))
+            return
+        if copies == 1 and not sizes:
+            target = "one group of all ranks: no parallelism_config"
+            self.landings["sharding.group"] = Landing("exact", target)
+            return
+        field = "sharding.group"
+        entries = [self._size(name, *each) for name, each in sizes.items()]
+        entries.append(self._size("dp_shard", shards // context, field))
+        if copies > 1:
+            entries.append(self._size("dp_replicate", copies, field))
+        target = f"{_LAYOUT.format('dp_replicate')}: {copies}, {_LAYOUT.format('dp_shard')}: {shards // context}"
+        note = "" if group is None else f"{copies} copies, each divided over {shards} ranks"
+        self.landings[field] = Landing("exact", target, note)
+        self._put("parallelism_config", entries)
+
+    def _land_sizes(self, sizes: dict[str, tuple[int, str]], group: int | None, landing: Landing) -> None:
+        if group is not None:
+            self.landings["sharding.group"] = landing
+        self.landings |= {field: landing for _, field in sizes.values()}
+
+    def _size(self, name: str, size: int, field: str) -> Line:
+        return Line(_LAYOUT.format(name), size, self.request.labels.get(field, ""))
+
+    def _sequence(self) -> None:
+        size = self.plan.parallelism.sequence
+        note = "Accelerate divides sequences over ranks by Ulysses under DeepSpeed only"
+        action = "--to accelerate-deepspeed, or divide them with cp_size"
+        self.landings["parallelism.sequence"] = (
+            Landing("unsupported", "", note, action) if size > 1 else Landing("exact")
+        )
+
+    def _precision(self, kind: Kind) -> None:
+        word = word_for(self.plan.precision)
+        if word is not None:
+            field = "precision.compute"
+            if self.plan.precision.compute == "fp32" and self.plan.precision.autocast is not None:
+                field = "precision.autocast"
+            self._put("mixed_precision", word, field)
+        self.landings |= land_precision(self.plan, kind, "mixed_precision: {}")
+
+
+def write_launch(plan: Plan, request: Request, lines: list[Line], landings: dict[str, Landing]) -> None:
+    """Write the machines and their ranks; without their number `accelerate launch` has to be given it."""
+    labels = request.labels
+    world = plan.launch.world_size or plan.ranks
+    each, machines = plan.launch.gpus_per_node, plan.launch.machines
+    if machines is None:
+        machines = 1 if world is None or each is None else max(1, -(-world // each))
+    lines.append(Line("machine_rank", 0))
+    lines.append(Line("num_machines", machines, labels.get("launch.machines", "")))
+    landings["launch.machines"] = Landing("exact", f"num_machines: {machines}")
+    landings["launch.gpus_per_node"] = Landing("exact", "num_processes, over num_machines")
+    if machines > 1:
+        lines += [
+            Line("main_process_ip", "HOST", "the address of the machine of rank 0; machine_rank differs on each"),
+            Line("main_process_port", 29500),
+        ]
+        note = "name the first machine in main_process_ip, and each machine's number in machine_rank"
+        landings["launch.machines"] = Landing("needs-value", f"num_machines: {machines}", "", note)
+    if world is None:
+        action = f"{_WORLD}, or to accelerate launch with --num_processes"
+        landings["launch.world_size"] = Landing("needs-value", "num_processes", "", action)
+        return
+    lines.append(Line("num_processes", world, labels.get("launch.world_size", "") or "of all machines"))
+    landings["launch.world_size"] = Landing("exact", f"num_processes: {world}")

@@ -60,7 +60,7 @@ def read_optimizer(given: Given) -> Optimizer | None:
     given.place("weight_decay", "optimizer.weight_decay")
     if arguments["weight_decay"] != 0:
         given.remark("weight_decay", _DECAY)
-    return Optimizer(name=found, arguments=arguments)
+    return Optimizer(name=found, arguments=arguments, spares_norms=True)
 
 
 def _passed(given: Given, name: str) -> dict[str, Any]:

@@ -72,6 +72,8 @@ class Precision(_Frozen):
     """Parameters as the optimizer updates them."""
     casts_inputs: bool = False
     """Whether floating-point inputs of the model are cast to `compute`."""
+    units_cast: Literal["none", "model", "all"] = "none"
+    """Which units cast their floating-point inputs to `compute`: the whole model, or the blocks as well."""
     buffers: Dtype | Unresolved | None = None
     """Floating-point buffers; None: as they were loaded."""
     fp32_buffers: tuple[str, ...] = ()
@@ -235,9 +237,12 @@ Schedule = Warmup | WarmupCosine | OneCycle | RangeTest | TorchSchedule | Traine
 
 
 class Clipping(_Frozen):
-    """Clipping by the norm of the whole gradient; None: no clipping."""
+    """What the norm of the whole gradient decides."""
 
     max_norm: float | Unresolved | None = None
+    """The norm that a larger gradient is scaled down to; None: no clipping."""
+    skips_not_finite: bool | None = None
+    """Whether a step whose norm is not finite is left out; None: not said."""
 
 
 class Wrapping(_Frozen):

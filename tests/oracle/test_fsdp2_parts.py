@@ -158,3 +158,88 @@ def test_a_checkpoint_brings_everything_back(alone: None, tmp_path: Any) -> None
     assert all(torch.equal(weight, saved[name]) for name, weight in full_state_dict(model).items())
     assert all(state["exp_avg"].any() for state in optimizer.state.values())
     assert scheduler.last_epoch == 1
+
+
+def test_units_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Accelerate's policy by size: whatever has more parameters, parts before what they are part of."""
+    from accelerate.utils import FullyShardedDataParallelPlugin
+    from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy
+    from torch import nn
+
+    from dsconf.formats.fsdp2.parts import sharding
+
+    inner = nn.Sequential(nn.Linear(4, 4), nn.Linear(8, 8))
+    model = nn.ModuleDict({"body": nn.Sequential(inner, nn.Linear(2, 2)), "head": nn.Linear(8, 9)})
+    monkeypatch.setattr(sharding, "SIZED_BLOCKS", True)
+    monkeypatch.setattr(sharding, "MIN_PARAMS", 72)
+    found = sharding.find_blocks(model)
+    assert found == [model["head"], inner, model["body"]]
+    plugin = FullyShardedDataParallelPlugin(
+        fsdp_version=2, auto_wrap_policy="SIZE_BASED_WRAP", min_num_params=72
+    )
+    policy = fsdp2_prepare_auto_wrap_policy(plugin, model)
+    assert [module for module in reversed(list(model.modules())) if policy(module)][:-1] == found
+
+
+@pytest.mark.parametrize("name", ["constant", "constant_with_warmup", "linear", "cosine"])
+def test_schedules_of_transformers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import get_scheduler
+
+    from dsconf.formats.fsdp2.parts import trainer_schedule
+
+    for flag, on in {
+        "WARMED_UP": name != "constant",
+        "FALLS": name in ("linear", "cosine"),
+        "COSINE": name == "cosine",
+    }.items():
+        monkeypatch.setattr(trainer_schedule, flag, on)
+    monkeypatch.setattr(trainer_schedule, "WARMUP_STEPS", 5)
+    monkeypatch.setattr(trainer_schedule, "TOTAL_STEPS", 20)
+
+    def rates(build: Any) -> list[float]:
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+        scheduler, found = build(optimizer), []
+        for _ in range(25):
+            found.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            scheduler.step()
+        return found
+
+    theirs = rates(lambda optimizer: get_scheduler(name, optimizer, 5, 20))
+    assert rates(trainer_schedule.build_scheduler) == theirs
+    assert name == "constant" or len(set(theirs)) > 3
+
+
+def test_recomputed_blocks_give_the_same_gradients() -> None:
+    from torch import nn
+
+    from dsconf.formats.fsdp2.parts.sharding import recomputed
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            self.calls = 0
+
+        def forward(self, x: Any) -> Any:
+            self.calls += 1
+            return torch.tanh(self.layer(x))
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.ModuleList([Block(), Block()]))
+
+    def gradients() -> list[Any]:
+        x = model[0](torch.ones(2, 4))
+        for block in model[1]:
+            x = block(x)
+        model.zero_grad()
+        x.sum().backward()
+        return [param.grad.clone() for param in model.parameters()]
+
+    plain, blocks = gradients(), list(model[1])
+    assert [block.calls for block in blocks] == [1, 1]
+    wrapped = recomputed(model)
+    assert list(model[1]) == wrapped
+    assert wrapped != blocks
+    assert all(torch.equal(one, other) for one, other in zip(plain, gradients(), strict=True))
+    assert [block.calls for block in blocks] == [3, 3], "once more in the backward pass"

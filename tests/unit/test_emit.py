@@ -52,6 +52,15 @@ FLAGS = {
     "STAIRCASE": True,
     "SIGN_BIT": True,
     "DECOUPLED": True,
+    "SIZED_BLOCKS": False,
+    "ROOT_ONLY": False,
+    "RECOMPUTED": False,
+    "UNITS_CAST": False,
+    "ROOT_CASTS": False,
+    "SKIPS": True,
+    "WARMED_UP": True,
+    "FALLS": True,
+    "COSINE": False,
 }
 CONSTANTS: dict[str, Constant | Needed | Alias | Omitted] = {
     "WORLD_SIZE": Constant("8", "a"),
@@ -59,6 +68,7 @@ CONSTANTS: dict[str, Constant | Needed | Alias | Omitted] = {
     "REDUCE_DTYPE": Constant("torch.bfloat16", "c"),
     "BLOCK_CLASSES": Constant("('Block',)", "d"),
     "GROUP_SIZE": Constant("1", "q"),
+    "MIN_PARAMS": Constant("1000", "w"),
     "AUTOCAST_DTYPE": Constant("torch.bfloat16", "r"),
     "BUFFER_DTYPE": Constant("torch.bfloat16", "s"),
     "FP32_BUFFERS": Constant("'router'", "t"),
@@ -104,7 +114,11 @@ RANGE = ("range_test", ["build_scheduler"])
 LION = ("lion", ["Lion", "build_optimizer"])
 MUON = ("muon", ["MuonAndAdam", "build_optimizer"])
 UNCORRECTED = ("uncorrected_adam", ["UncorrectedAdam", "build_optimizer"])
-SHARDING = ("sharding", ["find_blocks", "find_units", "loaded_dtype", "prepare", "frozen", "parallelize"])
+TRAINER = ("trainer_schedule", ["build_scheduler"])
+SHARDING = (
+    "sharding",
+    ["find_blocks", "find_units", "recomputed", "loaded_dtype", "prepare", "frozen", "parallelize"],
+)
 FINISH = ("finish", ["cast_inputs", "finish"])
 TENSOR = ("tensor_parallel", ["meshes", "gradient_norm"])
 LOSS_SCALE = ("loss_scale", ["LossScaler", "loss_scaler"])
@@ -218,13 +232,24 @@ NEEDS = {
     "ANY_PRECISION": "MIXED_PRECISION",
     "ROUNDED_MASTERS": "MIXED_PRECISION",
     "REPLICATED": "FROZEN_WHOLE",
+    "UNITS_CAST": "MIXED_PRECISION",
+    "ROOT_CASTS": "MIXED_PRECISION",
 }
 """Flags that are on only where another one is."""
+
+
+APART = (
+    {"NAMED_BLOCKS", "SIZED_BLOCKS", "ROOT_ONLY"},
+    {"ROOT_ONLY", "RECOMPUTED", "SEPARATE_ENDS"},
+    {"UNITS_CAST", "ROOT_CASTS"},
+)
+"""Flags of which at most one is on."""
 
 
 def possible(flags: dict[str, bool]) -> bool:
     """Whether the writer can set these flags together."""
     needed = all(flags[above] for flag, above in NEEDS.items() if flags[flag])
+    needed = needed and all(sum(flags[flag] for flag in group) <= 1 for group in APART)
     needed = needed and (flags["WIDE_MASTERS"] or flags["ROUNDED_MASTERS"])
     if flags["GROUPED"] and (flags["FROZEN_WHOLE"] or flags["TENSOR_PARALLEL"]):  # ZeRO-3's MiCS
         return False
@@ -233,12 +258,21 @@ def possible(flags: dict[str, bool]) -> bool:
 
 def is_tried(flags: dict[str, bool]) -> bool:
     """Leaves out combinations of flags that have nothing to do with each other."""
-    apart = flags["FIXED_WORLD"] or flags["NAMED_BLOCKS"] or flags["SCALED"] or not flags["WIDE_MASTERS"]
+    units = ("SIZED_BLOCKS", "ROOT_ONLY", "RECOMPUTED", "UNITS_CAST", "ROOT_CASTS")
+    if any(flags[flag] for flag in units) and any(flags[flag] for flag in ("FIXED_WORLD", "ANY_PRECISION")):
+        return False
+    apart = (
+        any(flags[flag] for flag in units)
+        or flags["FIXED_WORLD"]
+        or flags["NAMED_BLOCKS"]
+        or flags["SCALED"]
+        or not flags["WIDE_MASTERS"]
+    )
     return not apart or not (flags["FINISHED"] or flags["TENSOR_PARALLEL"] or flags["GROUPED"])
 
 
 TRIED = {
-    **{"sharding": 364, "finish": 63, "step": 96, "warmup": 8, "one_cycle": 16},
+    **{"sharding": 410, "finish": 63, "step": 192, "warmup": 8, "one_cycle": 16, "trainer_schedule": 8},
     **dict.fromkeys(("warmup_cosine", "range_test", "lion", "uncorrected_adam", "muon", "loss_scale"), 2),
     "checkpoint": 2,
 }
@@ -250,7 +284,7 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
     checkpoint = ("checkpoint", ["save_checkpoint", "load_checkpoint", "full_state_dict"])
     tried: Counter[str] = Counter()
     parts = (
-        *(SHARDING, FINISH, SCHEDULER, CYCLE, COSINE, RANGE, LION, UNCORRECTED, MUON),
+        *(SHARDING, FINISH, SCHEDULER, CYCLE, COSINE, RANGE, TRAINER, LION, UNCORRECTED, MUON),
         *(STEP, LOSS_SCALE, checkpoint),
     )
     for part, wanted in parts:
@@ -266,6 +300,8 @@ def test_every_combination_of_flags_is_clean_code(tmp_path: Path) -> None:
                 "cast_inputs": not flags["INPUTS_CAST"],
                 "loaded_dtype": flags["MIXED_PRECISION"],
                 "find_units": not flags["SEPARATE_ENDS"],
+                "find_blocks": flags["ROOT_ONLY"],
+                "recomputed": not flags["RECOMPUTED"],
                 "frozen": not flags["FROZEN_WHOLE"],
                 "CycledMomentum": not flags["MOVES_MOMENTUM"],
             }

@@ -152,11 +152,13 @@ class _Fold(cst.CSTTransformer):
 
     def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
         items = updated_node.iter
-        if not isinstance(items, cst.IfExp) or not isinstance(items.test, cst.Name):
-            return updated_node
-        if items.test.value not in self.flags:
-            return updated_node
-        return updated_node.with_changes(iter=items.body if self.flags[items.test.value] else items.orelse)
+        while (
+            isinstance(items, cst.IfExp)
+            and isinstance(items.test, cst.Name)
+            and items.test.value in self.flags
+        ):
+            items = items.body if self.flags[items.test.value] else items.orelse
+        return updated_node if items is updated_node.iter else updated_node.with_changes(iter=_bare(items))
 
     def leave_If(
         self, original_node: cst.If, updated_node: cst.If
@@ -179,6 +181,11 @@ class _Fold(cst.CSTTransformer):
         blank = [line.comment is None for line in above]
         kept = [line for i, line in enumerate(above) if not (blank[i] and i > 0 and blank[i - 1])]
         return cst.FlattenSentinel([first.with_changes(leading_lines=kept), *others])
+
+
+def _bare(items: cst.BaseExpression) -> cst.BaseExpression:
+    """An expression without the parentheses of what it was chosen from."""
+    return items.with_changes(lpar=[], rpar=[])
 
 
 def _defined(node: Definition) -> str:
@@ -318,7 +325,7 @@ def _group(module: str) -> int:
 
 def _from_line(module: str, names: set[str]) -> str:
     # The order of ruff's isort: constants, then classes, then functions.
-    ordered = sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+    ordered = sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name.lower()))
     line = f"from {module} import {', '.join(ordered)}"
     if len(line) <= 88:
         return line

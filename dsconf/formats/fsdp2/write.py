@@ -11,7 +11,7 @@ from dsconf.formats.fsdp2.write_optimizer import write_optimizer
 from dsconf.formats.fsdp2.write_parallelism import batch_lines, write_parallelism
 from dsconf.formats.fsdp2.write_precision import write_precision, write_scaling
 from dsconf.formats.fsdp2.write_schedule import SCHEDULE_CONSTANTS, write_schedule
-from dsconf.formats.fsdp2.write_sharding import BACKENDS, write_offload, write_sharding
+from dsconf.formats.fsdp2.write_sharding import BACKENDS, write_offload, write_sharding, write_units
 from dsconf.formats.outcome import Landing
 from dsconf.formats.writing import Request, Writing
 from dsconf.plan import OPTIMIZERS, Plan, Unresolved
@@ -29,16 +29,20 @@ def write(plan: Plan, request: Request) -> Writing:
 class _Writer(Draft):
     def run(self, request: Request) -> Writing:
         self._batch()
+        write_units(self)
         write_sharding(self)
         divided = write_parallelism(self)
         write_offload(self)
         write_precision(self)
         write_scaling(self)
         self._clipping()
-        ends = ["find_units"] if self.flags["SEPARATE_ENDS"] else []
+        self._launch()
+        blocks = [] if self.flags["ROOT_ONLY"] else ["find_blocks"]
+        blocks += ["find_units"] if self.flags["SEPARATE_ENDS"] else []
+        blocks += ["recomputed"] if self.flags["RECOMPUTED"] else []
         loaded = [] if self.flags["MIXED_PRECISION"] else ["loaded_dtype"]
         kept = ["frozen"] if self.flags["FROZEN_WHOLE"] else []
-        functions = [*divided, ("sharding", ["find_blocks", *ends, *loaded, "prepare", *kept])]
+        functions = [*divided, ("sharding", [*blocks, *loaded, "prepare", *kept])]
         self.flags["FINISHED"] = any(self.flags[flag] for flag in _FINISHED)
         if self.flags["FINISHED"]:
             cast = ["cast_inputs"] if self.flags["INPUTS_CAST"] else []
@@ -86,6 +90,12 @@ class _Writer(Draft):
     def _clipping(self) -> None:
         norm = self.plan.clipping.max_norm
         self.flags["CLIPPED"] = norm is not None
+        skips = self.plan.clipping.skips_not_finite is not False or self.flags["DYNAMIC"]
+        self.flags["SKIPS"] = skips
+        what = "left out" if skips else "taken"
+        self.landings["clipping.skips_not_finite"] = Landing(
+            "exact", "", f"a step whose norm is not finite is {what}"
+        )
         field = "clipping.max_norm"
         if norm is None:
             self.landings[field] = Landing("exact", "get_total_norm(), no clipping")
@@ -127,6 +137,12 @@ class _Writer(Draft):
             "",
         ]
         return "\n".join(lines)
+
+    def _launch(self) -> None:
+        launch = self.plan.launch
+        for field in ("world_size", "gpus_per_node", "machines"):
+            if getattr(launch, field) is not None:
+                self.landings[f"launch.{field}"] = Landing("exact", "torchrun, as the docstring says")
 
     def _docstring(self, origin: str) -> str:
         batch = self.plan.batch

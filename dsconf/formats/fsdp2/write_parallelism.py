@@ -34,6 +34,10 @@ def write_parallelism(draft: Draft) -> Parts:
     """Write the plan of the layers, and return what the module needs of the parts; write_sharding comes first."""
     parallel = draft.plan.parallelism
     draft.flags["TENSOR_PARALLEL"] = False
+    for field in ("context", "sequence"):
+        divided = getattr(parallel, field) > 1
+        note = f"{field} parallelism needs the model's own attention" if divided else "sequences are whole"
+        draft.landings[f"parallelism.{field}"] = Landing("unsupported" if divided else "exact", "", note)
     if parallel.tensor <= 1:
         return []
     problem = _problem(draft)

@@ -27,7 +27,8 @@ def write_precision(draft: Draft) -> None:
     elif mixed:
         dtype = DTYPES[precision.compute]
         draft.constants["PARAM_DTYPE"] = Constant(dtype, draft.labels["precision.compute"])
-        target = f"MixedPrecisionPolicy(param_dtype={dtype}, cast_forward_inputs=False)"
+        casts = "" if precision.units_cast == "all" else ", cast_forward_inputs=False"
+        target = f"MixedPrecisionPolicy(param_dtype={dtype}{casts})"
         rounding = f" from weights rounded to {precision.compute}" if rounded else ""
         note = f"fp32 masters (.float()){rounding}" if wide else ""
         draft.landings["precision.compute"] = Landing("exact", target, note)
@@ -84,6 +85,17 @@ def _casts(draft: Draft) -> None:
         INPUTS_CAST=precision.casts_inputs,
         BUFFERS_CAST=precision.buffers is not None and not kept,
         BUFFERS_KEPT=kept,
+    )
+    mixed = draft.flags["MIXED_PRECISION"]
+    draft.flags.update(
+        UNITS_CAST=mixed and precision.units_cast == "all",
+        ROOT_CASTS=mixed and precision.units_cast == "model",
+    )
+    units = {"none": "no unit casts", "model": "the root unit casts", "all": "each unit casts"}
+    draft.landings["precision.units_cast"] = Landing(
+        "exact",
+        f"cast_forward_inputs={precision.units_cast != 'none'}",
+        f"{units[precision.units_cast]} its inputs",
     )
     draft.landings["precision.casts_inputs"] = Landing(
         "exact", "a hook that casts the model's positional inputs"

@@ -66,10 +66,30 @@ def write_schedule(draft: Draft, schedule: Schedule | None) -> Functions:
 
 
 def _of_trainer(draft: Draft, schedule: TrainerSchedule) -> Functions:
-    note = f"{schedule.name} of transformers' get_scheduler"
-    action = "build it in your script with transformers.get_scheduler, and give it to train_step"
-    draft.landings["schedule.name"] = Landing("unsupported", "", note, action)
-    return [("no_scheduler", _BUILD)]
+    kinds = ("constant", "constant_with_warmup", "linear", "cosine")
+    steps, total = schedule.warmup_steps, schedule.total_steps
+    note = ""
+    if schedule.name not in kinds or schedule.arguments:
+        note = f"{schedule.name} of transformers has a curve that is not written here"
+    elif isinstance(steps, float) and 0 < steps < 1:
+        note = f"a warm-up of {steps:g} of all steps, whose number is not known"
+    if note:
+        action = "build it in your script with transformers.get_scheduler, and give it to train_step"
+        draft.landings["schedule.name"] = Landing("unsupported", "", note, action)
+        return [("no_scheduler", _BUILD)]
+    warms, falls = schedule.name != "constant", schedule.name in ("linear", "cosine")
+    draft.flags.update(WARMED_UP=warms, FALLS=falls, COSINE=schedule.name == "cosine")
+    draft.landings["schedule.name"] = Landing("exact", "build_scheduler()", _STEPPED)
+    if warms:
+        draft.set("WARMUP_STEPS", "schedule.warmup_steps", steps, "int", "over {} steps")
+    else:
+        draft.landings["schedule.warmup_steps"] = Landing("no-effect", "", "a constant lr has no warm-up")
+    if falls:
+        total = Unresolved(key="max_steps") if total is None else total
+        draft.set("TOTAL_STEPS", "schedule.total_steps", total, "int", "to 0 at step {}")
+    else:
+        draft.landings["schedule.total_steps"] = Landing("no-effect", "", "the lr does not fall")
+    return [("trainer_schedule", _BUILD)]
 
 
 def _warmup(draft: Draft, schedule: Warmup) -> Functions:

@@ -22,13 +22,44 @@ _TRAFFIC = {
 }
 
 
-def write_sharding(draft: Draft) -> None:
-    """Write how blocks are wrapped, when weights are freed and when gradients are reduced."""
-    draft.flags["SEPARATE_ENDS"] = draft.plan.wrapping.separate_ends
-    draft.flags["NAMED_BLOCKS"] = bool(draft.plan.wrapping.block_classes)
-    if draft.plan.wrapping.block_classes:
+def write_units(draft: Draft) -> None:
+    """Write which modules are sharded as units, and whether their activations are computed again."""
+    wrapping, recompute = draft.plan.wrapping, draft.plan.recompute is True
+    named = bool(wrapping.block_classes)
+    sized = not named and wrapping.min_params is not None
+    root = not named and not sized and wrapping.root_only
+    draft.flags.update(
+        SEPARATE_ENDS=wrapping.separate_ends and not (root or recompute),
+        NAMED_BLOCKS=named,
+        SIZED_BLOCKS=sized,
+        ROOT_ONLY=root,
+        RECOMPUTED=recompute and not root,
+    )
+    if named:
         label = draft.labels["wrapping.block_classes"]
-        draft.constants["BLOCK_CLASSES"] = Constant(repr(draft.plan.wrapping.block_classes), label)
+        draft.constants["BLOCK_CLASSES"] = Constant(repr(wrapping.block_classes), label)
+        target = f"modules of class {', '.join(wrapping.block_classes)}, then the root"
+        draft.landings["wrapping.block_classes"] = Landing("exact", target)
+    if sized:
+        label = draft.labels["wrapping.min_params"]
+        draft.constants["MIN_PARAMS"] = Constant(repr(wrapping.min_params), label)
+    size = (
+        "modules with more parameters than that are units" if sized else "the classes of the units are given"
+    )
+    draft.landings["wrapping.min_params"] = Landing("exact" if sized else "no-effect", "find_blocks()", size)
+    draft.landings["wrapping.root_only"] = Landing("exact", "fully_shard(model) alone" if root else "")
+    if draft.plan.recompute is None:
+        return
+    target = "checkpoint_wrapper(block)" if draft.flags["RECOMPUTED"] else ""
+    landing = Landing("exact", target)
+    if recompute and root:
+        note = "which modules are to be computed again is not known"
+        landing = Landing("approximate", "", note, "name their classes with --blocks")
+    draft.landings["recompute"] = landing
+
+
+def write_sharding(draft: Draft) -> None:
+    """Write when weights are freed and when gradients are reduced; write_units comes first."""
     sharding = draft.plan.sharding
     whole = sharding.partition != "parameters"
     counted = whole and draft.plan.batch.accumulation != 1
@@ -69,6 +100,25 @@ def write_sharding(draft: Draft) -> None:
         note = f"after the forward pass each group of {value} ranks keeps the weights, divided among them"
         draft.landings[field] = Landing("close", f"reshard_after_forward={value}", note)
     _write_unused(draft)
+    weights = {
+        "full": Landing("exact", "full_state_dict(model)"),
+        "sharded": Landing(
+            "exact", "save_checkpoint()", "torch.distributed.checkpoint writes each rank's shards"
+        ),
+        "local": Landing(
+            "approximate", "save_checkpoint()", "FSDP2 has no flat parameters: DTensors are saved instead"
+        ),
+    }
+    if draft.plan.checkpoint.weights is not None:
+        draft.landings["checkpoint.weights"] = weights[draft.plan.checkpoint.weights]
+    note = "every rank loads the model, and takes rank 0's weights"
+    draft.landings["checkpoint.loads_on_rank_0"] = Landing(
+        "approximate" if draft.plan.checkpoint.loads_on_rank_0 else "exact",
+        "prepare()",
+        f"{note}: each node's CPU memory holds one copy per rank"
+        if draft.plan.checkpoint.loads_on_rank_0
+        else note,
+    )
 
 
 def _write_unused(draft: Draft) -> None:

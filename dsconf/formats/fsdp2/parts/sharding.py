@@ -7,6 +7,7 @@ from collections import Counter
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
@@ -28,6 +29,11 @@ OFFLOADED = False
 WIDE_MASTERS = True
 FINISHED = False
 TENSOR_PARALLEL = False
+SIZED_BLOCKS = False
+ROOT_ONLY = False
+RECOMPUTED = False
+UNITS_CAST = False
+ROOT_CASTS = False
 
 WORLD_SIZE = 2
 GROUP_SIZE = 1
@@ -35,6 +41,7 @@ PARAM_DTYPE = torch.bfloat16
 REDUCE_DTYPE = torch.bfloat16
 RESHARD_AFTER_FORWARD: bool | int = True
 BLOCK_CLASSES = ("Block",)
+MIN_PARAMS = 100_000_000
 PIN_MEMORY = True
 
 
@@ -46,11 +53,28 @@ def find_blocks(module: nn.Module) -> list[nn.Module]:
         if not blocks:
             raise ValueError(f"the model has no module of class {' or '.join(BLOCK_CLASSES)}")
     else:
-        # The elements of the outermost nn.ModuleLists: the repeated layers of a transformer.
-        for child in module.children():
-            listed = isinstance(module, nn.ModuleList) and not isinstance(child, nn.ModuleList)
-            blocks += [child] if listed else find_blocks(child)
+        if SIZED_BLOCKS:
+            # Parts before what they are part of. A list is never called, and shares its parts' units.
+            for child in reversed(list(module.modules())):
+                large = sum(param.numel() for param in child.parameters()) > MIN_PARAMS
+                if large and child is not module and not isinstance(child, nn.ModuleList | nn.ModuleDict):
+                    blocks.append(child)
+        else:
+            # The elements of the outermost nn.ModuleLists: the repeated layers of a transformer.
+            for child in module.children():
+                listed = isinstance(module, nn.ModuleList) and not isinstance(child, nn.ModuleList)
+                blocks += [child] if listed else find_blocks(child)
     return blocks
+
+
+def recomputed(model: nn.Module) -> list[nn.Module]:
+    """The blocks, each in a wrapper that computes its activations again in the backward pass."""
+    paths = {module: name for name, module in model.named_modules()}
+    wrapped: list[nn.Module] = []
+    for block in find_blocks(model):
+        wrapped.append(checkpoint_wrapper(block))
+        model.set_submodule(paths[block], wrapped[-1])
+    return wrapped
 
 
 def find_units(model: nn.Module) -> list[nn.Module]:
@@ -82,9 +106,9 @@ def prepare(module: nn.Module, device: torch.device) -> None:
         if isinstance(param, DTensor):  # sharded with its block
             continue
         param.data = param.data.to(device).contiguous()
-        dist.broadcast(param.data, src=0)  # DeepSpeed starts every rank from rank 0's weights
+        dist.broadcast(param.data, src=0)  # every rank starts from rank 0's weights
         if ROUNDED_MASTERS:
-            param.data = param.data.to(PARAM_DTYPE)  # DeepSpeed makes its masters from the 16-bit model
+            param.data = param.data.to(PARAM_DTYPE)  # masters start from the 16-bit model
         if WIDE_MASTERS:
             if param.requires_grad:
                 param.data = param.data.float()
@@ -125,21 +149,36 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
             else:
                 mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("dp",))
     if MIXED_PRECISION:
-        policy = MixedPrecisionPolicy(
-            param_dtype=PARAM_DTYPE,
-            reduce_dtype=REDUCE_DTYPE,
-            cast_forward_inputs=False,  # DeepSpeed casts no inputs: give the model inputs of the right dtype
-        )
+        if UNITS_CAST:
+            # Each unit casts its floating-point inputs, too.
+            policy = MixedPrecisionPolicy(param_dtype=PARAM_DTYPE, reduce_dtype=REDUCE_DTYPE)
+        else:
+            policy = MixedPrecisionPolicy(
+                param_dtype=PARAM_DTYPE,
+                reduce_dtype=REDUCE_DTYPE,
+                cast_forward_inputs=False,  # no inputs are cast: give the model inputs of the right dtype
+            )
     else:
         policy = MixedPrecisionPolicy(
-            param_dtype=loaded_dtype(model),  # DeepSpeed casts nothing without a bf16 or fp16 section
+            param_dtype=loaded_dtype(model),  # nothing is cast
             reduce_dtype=REDUCE_DTYPE,
             cast_forward_inputs=False,
         )
     if OFFLOADED:
         offload = CPUOffloadPolicy(pin_memory=PIN_MEMORY and device.type != "cpu")
-    for module in [*find_units(model), model] if SEPARATE_ENDS else [*find_blocks(model), model]:
+    for module in (
+        [model]
+        if ROOT_ONLY
+        else [*recomputed(model), model]
+        if RECOMPUTED
+        else [*find_units(model), model]
+        if SEPARATE_ENDS
+        else [*find_blocks(model), model]
+    ):
         prepare(module, device)
+        if ROOT_CASTS:
+            if module is model:  # the model casts its floating-point inputs
+                policy = MixedPrecisionPolicy(param_dtype=PARAM_DTYPE, reduce_dtype=REDUCE_DTYPE)
         if TENSOR_PARALLEL:
             parallelize_module(module, tensor_mesh, ROOT_STYLES if module is model else BLOCK_STYLES)
         fully_shard(

@@ -81,6 +81,11 @@ class Precision(_Frozen):
     scaling: LossScaling | None = None
     rounded_masters: bool = True
     """Whether fp32 masters start from weights rounded to `compute`, or from the weights as they are."""
+    moments: Dtype | None = None
+    """The optimizer's state; None: as `masters`."""
+    steps_before: bool = False
+    """Whether in bf16 the optimizer takes a step with zero gradients before the first one, as DeepSpeed's does
+    without ZeRO."""
 
     @property
     def coarsest(self) -> Dtype:
@@ -102,6 +107,9 @@ class Sharding(_Frozen):
     """Ranks that the state is divided over, the groups being copies of each other; None: all."""
     sums_gradients: bool = False
     """Whether the gradients of the ranks are added up, where they are averaged otherwise."""
+    own_linear: bool | None = None
+    """Whether linear layers run the framework's own code, which frees gathered weights and may round once more, or
+    torch's, which keeps them for the backward pass; None: not said."""
 
 
 class Offload(_Frozen):
@@ -152,6 +160,8 @@ class Optimizer(_Frozen):
     """Whether biases and the weights of norms are left out of weight decay, as Trainer does."""
     sign_of_zero: Literal["bit", "negative"] = "bit"
     """Only for Lion: what 0 counts as: by its sign bit, as in DeepSpeed's CPU kernel, or negative, as on its GPUs."""
+    own_kernel: bool = False
+    """Whether a kernel of DeepSpeed computes the step, which rounds differently from the class of torch."""
 
 
 class Warmup(_Frozen):

@@ -15,6 +15,19 @@ NOT_FINITE = (
     "a step whose norm is not finite is left out, where DeepSpeed would take it and have NaN for its weights"
 )
 
+UNSCALED = "0.18.9"
+"""Since then DeepSpeed does not scale the loss of fp16 at stage 0."""
+NO_SCALE = (
+    f"DeepSpeed does not scale the loss at stage 0 since {UNSCALED}, but divides the gradients by the scale: SGD "
+    "trains at a fraction of its lr, AdamW hides most of it (loss within 0.05 over 8 steps of the test model)"
+)
+STEP_BEFORE = (
+    "DeepSpeed's optimizer takes a step with zero gradients before the first one: weights decay once, and "
+    "Adam's bias correction is a step ahead (loss within 0.25 over 8 steps of the test model)"
+)
+LOOKS_AT_NORM = "0.19.8"
+"""The first version that leaves such a step out in every precision, if it has ZeRO."""
+
 BF16_MASTERS = "bf16.bf16_master_weights_and_grads"
 
 
@@ -38,6 +51,12 @@ class Notes:
         """
         value = self.config.value(path) if self.config.knows(path) else self.config.raw(path)
         return Unresolved(key=path) if value is UNKNOWN or value == "auto" else value
+
+    @property
+    def autocasts(self) -> bool:
+        """Whether torch.autocast is on in the forward pass."""
+        path = "torch_autocast.enabled"
+        return self.config.knows(path) and self.config.value(path) is True
 
     @property
     def bf16_masters(self) -> bool:

@@ -7,13 +7,14 @@ from dsconf.config.effective import Config
 from dsconf.formats.deepspeed.leftover import leftovers
 from dsconf.formats.deepspeed.notes import Notes
 from dsconf.formats.deepspeed.read_autocast import AUTOCAST_FIELDS, read_autocast
+from dsconf.formats.deepspeed.read_clipping import read_clipping
 from dsconf.formats.deepspeed.read_optimizer import read_optimizer
 from dsconf.formats.deepspeed.read_parallelism import PARALLELISM_FIELDS, read_parallelism
 from dsconf.formats.deepspeed.read_precision import PRECISION_FIELDS, read_precision, remark_on_rounding
 from dsconf.formats.deepspeed.read_schedule import read_schedule
 from dsconf.formats.deepspeed.read_sharding import SHARDING_FIELDS, read_offload, read_sharding
-from dsconf.formats.reading import Default, Reading
-from dsconf.plan import Batch, Clipping, Plan, Unresolved
+from dsconf.formats.reading import Reading
+from dsconf.plan import Batch, Checkpoint, Plan, Unresolved
 
 FIELDS = {
     "train_batch_size": "batch.total",
@@ -49,8 +50,9 @@ class _Reader(Notes):
             offload=read_offload(self),
             optimizer=optimizer,
             schedule=schedule,
-            clipping=self._clipping(),
+            clipping=read_clipping(self),
             parallelism=read_parallelism(self),
+            checkpoint=self._checkpoint(),
         )
         remark_on_rounding(self, plan)
         self.items += leftovers(self.config, plan, set(self.fields), self.items)
@@ -79,13 +81,10 @@ class _Reader(Notes):
             )
         return Batch(micro=micro, accumulation=1 if steps is None else steps, total=total, world_size=world)
 
-    def _clipping(self) -> Clipping:
-        path = "gradient_clipping"
-        norm = self.value(path)
-        if not self.config.present(path) and isinstance(norm, int | float) and norm > 0:
-            self.in_force[path] = Default(
-                norm, "DeepSpeed's default since 0.19.3; before that nothing was clipped"
-            )
-        if isinstance(norm, int | float):
-            norm = float(norm) if norm > 0 else None
-        return Clipping(max_norm=norm)
+    def _checkpoint(self) -> Checkpoint:
+        """Whether save_16bit_model gathers whole weights, where they are divided and somebody said it."""
+        path = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
+        gathers = self.config.value(path) if self.config.present(path) else None
+        if self.config.value("zero_optimization.stage") != 3 or not isinstance(gathers, bool):
+            return Checkpoint()
+        return Checkpoint(weights="full" if gathers else "sharded")

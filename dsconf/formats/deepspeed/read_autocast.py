@@ -16,14 +16,14 @@ AUTOCAST_FIELDS = {_DTYPE: "precision.autocast"}
 
 _REDUCE = "communication_data_type"
 _OFF = f"--set {_ENABLED}=false"
-_GRAD_SCALER = LossScaling(scale=65536.0, window=2000, hysteresis=1, refill=False, minimum=1.0)
+GRAD_SCALER = LossScaling(scale=65536.0, window=2000, hysteresis=1, refill=False, minimum=1.0)
 """What torch.amp.GradScaler does by itself, but for the minimum, which it does not have."""
 
 
 def read_autocast(notes: Notes, precision: Precision) -> Precision:
     """What autocast in the forward pass makes of the dtypes of a step; the same where it is off, or not translated."""
     compute = precision.compute
-    on = notes.config.knows(_ENABLED) and notes.config.value(_ENABLED) is True
+    on = notes.autocasts
     written = notes.config.value(_DTYPE) if on else None
     dtype = short_name(written) if isinstance(written, str) else None
     refusal = _refusal(notes, compute, dtype) if on else None
@@ -50,7 +50,7 @@ def read_autocast(notes: Notes, precision: Precision) -> Precision:
     changes = {
         "autocast": kind,
         "reduce": _reduction(notes, compute, kind) or precision.reduce,
-        "scaling": _GRAD_SCALER if kind == "fp16" else precision.scaling,
+        "scaling": GRAD_SCALER if kind == "fp16" else precision.scaling,
     }
     return precision.model_copy(update=changes)
 

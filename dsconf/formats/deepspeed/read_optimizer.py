@@ -142,7 +142,7 @@ class _Optimizer:
                 self._settled(path, self.notes.value(path)) if written else defaults[argument]
             )
         decoupled = self.notes.value(f"{_PREFIX}adam_w_mode") is not False
-        return Optimizer(name="Muon", arguments=arguments, decoupled=decoupled)
+        return Optimizer(name="Muon", arguments=arguments, decoupled=decoupled, own_kernel=True)
 
     def _remark(self, outcome: Any, note: str) -> None:
         self.notes.remarks["optimizer.type"] = Remark(outcome, note)
@@ -160,7 +160,8 @@ class _Optimizer:
                 continue
             self.notes.fields[path] = f"optimizer.{argument}"
             arguments[argument] = self._argument(path, argument)
-        return Optimizer(name=name, arguments=arguments)
+        kernel = not self.built.startswith("torch.optim.")
+        return Optimizer(name=name, arguments=arguments, own_kernel=kernel)
 
     def _argument(self, path: str, argument: str) -> Any:
         config, facts = self.notes.config, self.notes.facts

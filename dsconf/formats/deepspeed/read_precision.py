@@ -57,10 +57,12 @@ def read_precision(notes: Notes) -> Precision:
         reduce=_dtype(notes, "communication_data_type"),
         accumulate=None if _ignores_accumulation(notes) else accumulate,
         masters=_masters(notes, compute),
+        moments=_moments(notes),
         casts_inputs=_casts_inputs(notes, compute),
         buffers=buffers,
         fp32_buffers=fp32_buffers,
         scaling=scaling,
+        steps_before=compute not in ("fp32", "fp16") and notes.config.value("zero_optimization.stage") == 0,
     )
 
 
@@ -132,6 +134,12 @@ def _masters(notes: Notes, compute: object) -> Any:
         )
         notes.remarks[path] = Remark("approximate", note)
     return "bf16"
+
+
+def _moments(notes: Notes) -> Any:
+    """The dtype of the optimizer's state, where it is another one than that of the weights."""
+    wide = notes.bf16_masters and notes.config.value("bf16.bf16_optimizer_states") is not True
+    return "fp32" if wide else None
 
 
 def _casts_inputs(notes: Notes, compute: object) -> bool:

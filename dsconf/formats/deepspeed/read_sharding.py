@@ -7,7 +7,14 @@ from typing import Literal
 from dsconf.config.dtypes import short_name
 from dsconf.config.tables import spec_at
 from dsconf.formats.deepspeed.fate import NVME, TRAFFIC
-from dsconf.formats.deepspeed.notes import NOT_FINITE, Notes
+from dsconf.formats.deepspeed.notes import (
+    LOOKS_AT_NORM,
+    NO_SCALE,
+    NOT_FINITE,
+    STEP_BEFORE,
+    UNSCALED,
+    Notes,
+)
 from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Default, Remark
 from dsconf.plan import Offload, Sharding
@@ -26,22 +33,14 @@ SHARDING_FIELDS = {
 }
 """The field of the Plan that each key goes to."""
 
+LINEAR = "zero_optimization.memory_efficient_linear"
+"""At stage 3, whether DeepSpeed replaces F.linear."""
 _OFFLOADS_FROM = {"param": 3, "optimizer": 1}
 """The first stage that reads a section of offload."""
-_LOOKS_AT_NORM = "0.19.8"
 _STAYS = (
     "after a step whose norm is not finite DeepSpeed leaves out all others, too; the emitted code goes on"
 )
-_UNSCALED = "0.18.9"
-_NO_SCALE = (
-    f"DeepSpeed does not scale the loss at stage 0 since {_UNSCALED}, but divides the gradients by the scale: SGD "
-    "trains at a fraction of its lr, AdamW hides most of it (loss within 0.05 over 8 steps of the test model); the "
-    "emitted code scales the loss"
-)
-_STEP_BEFORE = (
-    "DeepSpeed's optimizer takes a step with zero gradients before the first one: weights decay once, and "
-    "Adam's bias correction is a step ahead (loss within 0.25 over 8 steps of the test model)"
-)
+_SCALED = "the emitted code scales the loss"
 _Partition = Literal["nothing", "optimizer", "gradients", "parameters"]
 _PARTITIONS: tuple[_Partition, ...] = ("nothing", "optimizer", "gradients", "parameters")
 
@@ -74,6 +73,7 @@ def read_sharding(notes: Notes) -> Sharding:
         reshard_after_forward=ranks or stage == 3,
         group=_group(notes, int(stage)),
         sums_gradients=_sums(notes, int(stage)),
+        own_linear=notes.config.value(LINEAR) is not False if int(stage) == 3 else None,
     )
 
 
@@ -118,22 +118,20 @@ def _remark_on_stage_0(notes: Notes) -> None:
     """Without ZeRO, DeepSpeed's 16-bit optimizers have faults that the emitted code does not repeat."""
     path, precision = "zero_optimization.stage", notes.facts.value("precision")
     if precision == "fp32":
-        knows = notes.config.knows("torch_autocast.enabled")
-        on = knows and notes.config.value("torch_autocast.enabled") is True
         # The gradient scaler of fp16 looks for infinities.
-        scaled = on and notes.facts.value("autocast_format") == "fp16"
+        scaled = notes.autocasts and notes.facts.value("autocast_format") == "fp16"
         loaded = "a model loaded in 16 bits DeepSpeed trains without fp32 masters"
         notes.remarks[path] = Remark("exact", loaded if scaled else f"{NOT_FINITE}; {loaded}")
-    elif precision == "fp16" and notes.config.context.since(_UNSCALED):
-        notes.remarks[path] = Remark("approximate", _NO_SCALE)
+    elif precision == "fp16" and notes.config.context.since(UNSCALED):
+        notes.remarks[path] = Remark("approximate", f"{NO_SCALE}; {_SCALED}")
     else:
-        notes.remarks[path] = Remark("approximate", _STEP_BEFORE)
+        notes.remarks[path] = Remark("approximate", STEP_BEFORE)
 
 
 def _skips_what_is_not_finite(notes: Notes, stage: int) -> bool:
     """Whether DeepSpeed leaves out a step without a finite norm: in fp16 always, else at every stage since 0.19.8."""
     precision = notes.facts.value("precision")
-    if precision == "fp16" or notes.config.context.since(_LOOKS_AT_NORM):
+    if precision == "fp16" or notes.config.context.since(LOOKS_AT_NORM):
         return True
     checked = notes.config.value("bf16.check_grad_overflow") is True
     return precision == "bf16" and stage in (1, 2) and checked
@@ -179,4 +177,4 @@ def _stays_not_finite(notes: Notes) -> bool:
     wide = short_name(str(notes.config.value("data_types.grad_accum_dtype"))) == "fp32"
     bf16 = notes.facts.value("precision") == "bf16"
     partly = notes.config.value("zero_optimization.stage") in (1, 2)
-    return wide and bf16 and partly and notes.config.context.since(_LOOKS_AT_NORM)
+    return wide and bf16 and partly and notes.config.context.since(LOOKS_AT_NORM)

@@ -110,10 +110,10 @@ class Section(NamedTuple):
     def fates(self) -> Iterator[tuple[str, Fate]]:
         """What becomes of the keys that go to no field, by their name without a prefix."""
         if self.version == 1:
-            note = "FSDP1 does not read it: it goes by sharding_strategy"
+            note = f"FSDP1 does not read it: it goes by sharding_strategy, which is {self.strategy}"
             yield "reshard_after_forward", Fate("no-effect", note)
         else:
-            note = "FSDP2 does not read it: it goes by reshard_after_forward"
+            note = f"FSDP2 does not read it: it goes by reshard_after_forward, which is {_word(self.reshard)}"
             yield "sharding_strategy", Fate("no-effect", note)
         if self.policy != TRANSFORMER:
             note = f"{TRANSFORMER} reads it, and the policy is {self.policy}"

@@ -9,7 +9,7 @@ from dsconf.formats.accelerate.leftover import leave_out
 from dsconf.formats.accelerate.notes import SIZES, Notes
 from dsconf.formats.fsdp_precision import Kind, Word, precision
 from dsconf.formats.fsdp_section import BY_SIZE, NO_WRAP, TRANSFORMER, Section
-from dsconf.formats.reading import Default, Reading, Remark, written_of
+from dsconf.formats.reading import Default, Reading, Remark
 from dsconf.plan import Batch, Checkpoint, Launch, Parallelism, Plan, Precision, Sharding, Unresolved, Wrapping
 
 _UNREAD = ("XLA", "MEGATRON_LM")
@@ -44,7 +44,7 @@ class _Reader(Notes):
             del self.fields["distributed_type"]
             self.item("distributed_type", "unsupported", note)
         leave_out(self)
-        written = written_of(self.config)
+        written = self.config.as_written
         return Reading(
             plan, self.fields, self.items, self.remarks, self.in_force, self.labels, self._name(section), written
         )

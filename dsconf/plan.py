@@ -156,6 +156,8 @@ class Optimizer(_Frozen):
     """Only for Adam and AdamW: whether the moments are corrected in the first steps."""
     decoupled: bool = True
     """Only for Muon: whether the Adam beside it decouples the weight decay."""
+    spares_norms: bool = False
+    """Whether biases and the weights of norms are left out of weight decay, as Trainer does."""
     sign_of_zero: Literal["bit", "negative"] = "bit"
     """Only for Lion: what 0 counts as: by its sign bit, as in DeepSpeed's CPU kernel, or negative, as on its GPUs."""
     own_kernel: bool = False

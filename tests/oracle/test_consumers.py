@@ -22,8 +22,8 @@ from dsconf.config.tables import Spec
 from dsconf.document.yaml_reader import load_yaml, scan_yaml
 from dsconf.formats.accelerate.fill import SIZES, by_size
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.formats.trainer.fill import DEFAULTS
 from dsconf.formats.trainer.hidden import INSIDE, NONE
+from dsconf.formats.training.defaults import DEFAULTS
 from dsconf.lint.engine import lint_config
 from dsconf.lint.finding import Finding
 from dsconf.lint.index import load_rules

@@ -8,24 +8,7 @@ from typing import Any, NamedTuple
 
 from dsconf.config.context import Context
 from dsconf.document.node import UNKNOWN, Document
-
-DEFAULTS: dict[str, Any] = {
-    "per_device_train_batch_size": 8,
-    "gradient_accumulation_steps": 1,
-    "max_grad_norm": 1.0,
-    "learning_rate": 5e-5,
-    "adam_beta1": 0.9,
-    "adam_beta2": 0.999,
-    "adam_epsilon": 1e-8,
-    "weight_decay": 0.0,
-    "warmup_steps": 0,
-    "max_steps": -1,
-    "fp16": False,
-    "fp16_full_eval": False,
-    "bf16": False,
-    "bf16_full_eval": False,
-}
-"""What TrainingArguments holds where nothing is given."""
+from dsconf.formats.training.defaults import DEFAULTS
 
 
 class Match(NamedTuple):

@@ -1,0 +1,40 @@
+"""What the readers of training arguments share: the Config, its facts, and what is said of its keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsconf.config.effective import Config, Facts
+from dsconf.document.node import UNKNOWN
+from dsconf.formats.outcome import Item, Outcome
+from dsconf.formats.trainer.facts import FACTS
+from dsconf.formats.training.arguments import Given
+
+SECTION = "fsdp_config"
+
+
+class Notes:
+    """Training arguments while they are read."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.facts = Facts(config, FACTS)
+        written = {item.path: config.raw(item.path) for item in config.written if "." not in item.path}
+        given = written | {path: value for path, value in config.overrides.items() if "." not in path}
+        self.arguments = Given(given)
+        """The arguments by their canonical names."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all arguments, not a section fsdp_config alone."""
+        return self.facts.value("whole_arguments") is not False
+
+    def value(self, path: str) -> Any:
+        """An effective value, None where it is not known."""
+        value = self.config.value(path) if self.config.knows(path) else self.config.raw(path)
+        return None if value is UNKNOWN else value
+
+    def item(self, path: str, outcome: Outcome, note: str, action: str | None = None) -> None:
+        """What becomes of a key without a place, where it is written."""
+        if self.config.present(path):
+            self.arguments.items.append(Item(path, self.config.shown(path), outcome, "", note, action))

@@ -1,0 +1,130 @@
+"""From the Plan to training arguments with FSDP2, or with DDP where nothing is divided."""
+
+from __future__ import annotations
+
+from dsconf.formats.fsdp_section import write_section
+from dsconf.formats.outcome import Landing
+from dsconf.formats.trainer.notes import SECTION
+from dsconf.formats.training.accumulation import EACH_BATCH, land_accumulation, reduces_each
+from dsconf.formats.training.draft import Draft
+from dsconf.formats.training.replicas import land_replicas
+from dsconf.formats.training.text import Line, heading, lines_of, open_lines
+from dsconf.formats.training.write import write_arguments, write_word
+from dsconf.formats.writing import Request, Writing
+from dsconf.plan import Plan
+
+NEEDS = "transformers 5.24"
+_OFFLOAD = "cpu_offload"
+_BACKENDS = "cpu:gloo,cuda:nccl"
+_LAYOUT = "parallelism_config=ParallelismConfig({})"
+
+
+def write(plan: Plan, request: Request) -> Writing:
+    """Write a Plan as the YAML that HfArgumentParser.parse_yaml_file reads, or TrainingArguments(**values) takes.
+
+    What only a script can say stands at the head of the file.
+    """
+    return _Writer(plan, request).run()
+
+
+class _Writer(Draft):
+    def __init__(self, plan: Plan, request: Request) -> None:
+        super().__init__(plan)
+        self.request = request
+        self.lines: list[Line] = []
+
+    def run(self) -> Writing:
+        sharded = self.plan.sharding.partition != "nothing"
+        if sharded:
+            self._sharded()
+        else:
+            land_replicas(self)
+        write_word(self, "fsdp2" if sharded else "ddp")
+        if sharded:
+            self._accumulation()
+        write_arguments(self)
+        self._layout()
+        land_launch(self)
+        return Writing(text_of(self, self.request, self.lines), self.landings, NEEDS)
+
+    def _sharded(self) -> None:
+        labels = self.request.labels
+        written = write_section(self.plan, offload_key=_OFFLOAD)
+        self.landings |= written.landings
+        inner = []
+        for name, value, field in written.settings:
+            names = name == "transformer_layer_cls_to_wrap" and isinstance(value, str)
+            inner.append(Line(name, str(value).split(",") if names else value, labels.get(field, "")))
+        self.lines.append(Line("fsdp", True, labels.get("sharding.partition", "")))
+        self.lines.append(Line(SECTION, inner))
+        offload = self.plan.offload
+        if offload.parameters or offload.optimizer:
+            self.put(
+                "ddp_backend", _BACKENDS, "offload.parameters" if offload.parameters else "offload.optimizer"
+            )
+
+    def _accumulation(self) -> None:
+        each = reduces_each(self.plan)
+        if each:
+            self.put("accelerator_config", EACH_BATCH, "batch.accumulation")
+        land_accumulation(self, each=each)
+
+    def _layout(self) -> None:
+        """Groups of ranks, which arguments in a file can't say."""
+        plan, sizes = self.plan, {}
+        parallelism, group = plan.parallelism, plan.sharding.group
+        world = plan.launch.world_size or plan.ranks
+        for name, size in (
+            ("tp", parallelism.tensor),
+            ("cp", parallelism.context),
+            ("sp", parallelism.sequence),
+        ):
+            if size > 1:
+                sizes[f"{name}_size"] = str(size)
+        if group is not None:
+            sizes["dp_shard_size"] = str(group)
+            sizes["dp_replicate_size"] = "..." if world is None else str(world // group)
+        elif sizes:
+            sizes["dp_shard_size"] = "..."
+        target = _LAYOUT.format(", ".join(f"{name}={size}" for name, size in sizes.items()))
+        note = "a file of arguments can't say it"
+        action = f"in your script: pass {target} of accelerate to TrainingArguments"
+        for field, size in (
+            ("parallelism.tensor", parallelism.tensor),
+            ("parallelism.context", parallelism.context),
+            ("parallelism.sequence", parallelism.sequence),
+            ("sharding.group", group or 1),
+        ):
+            said = Landing("exact", target, note, action)
+            self.landings[field] = (
+                said if size > 1 or (group and field == "sharding.group") else Landing("exact")
+            )
+        tensor = self.landings["parallelism.tensor"]
+        if parallelism.tensor > 1:
+            note = "transformers divides the layers by its own plan"
+            loaded = 'in your script: load the model with tp_plan="auto", and'
+            tensor = Landing("approximate", target, note, action.replace("in your script:", loaded))
+            self.landings["parallelism.tensor"] = tensor
+        if parallelism.sequence > 1:
+            note = "Trainer divides sequences over ranks by Ulysses under DeepSpeed only"
+            self.landings["parallelism.sequence"] = Landing("unsupported", "", note, "--to trainer-deepspeed")
+        self.landings["parallelism.block_styles"] = self.landings["parallelism.root_styles"] = tensor
+
+
+def land_launch(draft: Draft) -> None:
+    """The machines, which are the launcher's."""
+    launch = draft.plan.launch
+    world = launch.world_size or draft.plan.ranks
+    command = "torchrun" if launch.machines in (None, 1) else f"torchrun --nnodes {launch.machines}"
+    each = launch.gpus_per_node or (world if launch.machines in (None, 1) else None)
+    target = f"{command} --nproc_per_node {each or '...'}"
+    for field in ("launch.world_size", "launch.gpus_per_node", "launch.machines"):
+        draft.landings[field] = Landing("exact", target)
+
+
+def text_of(draft: Draft, request: Request, lines: list[Line]) -> str:
+    """The file."""
+    labels = request.labels
+    rest = [Line(name, value, labels.get(field, "")) for name, (value, field) in draft.settings.items()]
+    head = heading(request.origin, draft.landings, labels)
+    return "\n".join([*head, *lines_of([*lines, *rest]), *open_lines(draft.open), ""])

@@ -1,0 +1,164 @@
+"""From a DeepSpeed config to training arguments with it: inline, or by the name of its file."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from dsconf.formats.outcome import Landing
+from dsconf.formats.trainer.write import NEEDS, land_launch, text_of
+from dsconf.formats.training.draft import Draft
+from dsconf.formats.training.text import Line
+from dsconf.formats.training.write_optimizer import write_optimizer
+from dsconf.formats.training.write_schedule import write_schedule
+from dsconf.formats.writing import Request, Writing
+from dsconf.plan import Plan, TrainerSchedule, Unresolved
+
+_MATCHED = {
+    "optimizer.params.lr": ("learning_rate", "optimizer.lr"),
+    "optimizer.params.eps": ("adam_epsilon", "optimizer.eps"),
+    "optimizer.params.weight_decay": ("weight_decay", "optimizer.weight_decay"),
+    "gradient_clipping": ("max_grad_norm", "clipping.max_norm"),
+    "scheduler.params.warmup_num_steps": ("warmup_steps", "schedule.warmup_steps"),
+    "scheduler.params.total_num_steps": ("max_steps", "schedule.total_steps"),
+}
+"""Keys that Trainer compares with one argument, and stops where they differ: the argument, and the field of both."""
+_RATE, _PEAK = "optimizer.params.lr", "scheduler.params.warmup_max_lr"
+_OVERWRITTEN = f"{_PEAK} sets the rate from the first step on: {_RATE} is the same, since Trainer compares both"
+
+
+def write_deepspeed(
+    plan: Plan,
+    request: Request,
+    settings: Mapping[str, Any],
+    landings: Mapping[str, Landing],
+    path: str | None = None,
+) -> Writing:
+    """Write the YAML of training arguments under which DeepSpeed trains as `settings` say.
+
+    `landings` are what became of the Plan in these; `path` is the file that holds them already, which is kept where
+    Trainer takes it as it is. An optimizer or a schedule that is Trainer's own is said by arguments, not in there.
+    """
+    return _Writer(plan, request, settings, landings).run(path)
+
+
+class _Writer(Draft):
+    def __init__(
+        self, plan: Plan, request: Request, settings: Mapping[str, Any], landings: Mapping[str, Landing]
+    ) -> None:
+        super().__init__(plan)
+        self.request = request
+        self.config: dict[str, Any] = copy.deepcopy(dict(settings))
+        self.landings = dict(landings)
+
+    def run(self, path: str | None) -> Writing:
+        before = copy.deepcopy(self.config)
+        self._own_optimizer()
+        self._own_schedule()
+        self._one_rate()
+        self._batch()
+        for key, (argument, field) in _MATCHED.items():
+            self._match(key, argument, field)
+        self._betas()
+        self._precision()
+        if self.plan.recompute is not None:
+            self.set("activation_checkpointing", self.plan.recompute, "recompute")
+        land_launch(self)
+        label = self.request.labels.get("sharding.partition", "")
+        kept = path is not None and before == self.config
+        value: object = path if kept else self.config
+        return Writing(text_of(self, self.request, [Line("deepspeed", value, label)]), self.landings, NEEDS)
+
+    def _at(self, key: str) -> Any:
+        found: Any = self.config
+        for name in key.split("."):
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return found
+
+    # ---- what is Trainer's own -----------------------------------------------------------------------
+
+    def _own_optimizer(self) -> None:
+        """AdamW that spares norms, which no optimizer of a DeepSpeed config does."""
+        optimizer = self.plan.optimizer
+        if optimizer is None or not optimizer.spares_norms:
+            return
+        self.config.pop("optimizer", None)
+        write_optimizer(self)
+        if self.plan.offload.optimizer:
+            self.config["zero_force_ds_cpu_optimizer"] = False
+
+    def _own_schedule(self) -> None:
+        if isinstance(self.plan.schedule, TrainerSchedule):
+            self.config.pop("scheduler", None)
+            write_schedule(self)
+        elif "scheduler" not in self.config and self.plan.schedule is None:
+            write_schedule(self)
+
+    def _one_rate(self) -> None:
+        """Make the rates of optimizer and schedule one: Trainer compares both with the same argument."""
+        rate, peak = self._at(_RATE), self._at(_PEAK)
+        if peak is None or peak == "auto":
+            return
+        if rate is not None and rate not in ("auto", peak):
+            self.config["optimizer"]["params"]["lr"] = peak
+            self.landings["optimizer.lr"] = Landing("no-effect", f"learning_rate: {peak}", _OVERWRITTEN)
+        self.put("learning_rate", peak, "schedule.max_lr")
+
+    # ---- what Trainer compares -----------------------------------------------------------------------
+
+    def _batch(self) -> None:
+        micro, steps = self._at("train_micro_batch_size_per_gpu"), self._at("gradient_accumulation_steps")
+        total, world = self._at("train_batch_size"), self.plan.launch.world_size or self.plan.ranks
+        micro = self.plan.batch.micro if micro in (None, "auto") else micro
+        steps = self.plan.batch.accumulation if steps in (None, "auto") else steps
+        steps = 1 if steps is None else steps
+        if micro is None and isinstance(total, int):
+            fits = world is not None and isinstance(steps, int) and total % (world * steps) == 0
+            micro = total // (world * steps) if world and isinstance(steps, int) and fits else None
+            if micro is None:
+                micro = Unresolved(key="train_micro_batch_size_per_gpu")
+        if micro is not None:
+            self._said("per_device_train_batch_size", micro, "batch.micro")
+        self._said("gradient_accumulation_steps", steps, "batch.accumulation")
+        if isinstance(total, int) and isinstance(micro, int):
+            ranks = total // (micro * steps) if isinstance(steps, int) and steps else None
+            action = f"start it on {ranks} GPUs" if ranks else None
+            target = "per_device_train_batch_size x gradient_accumulation_steps x GPUs"
+            self.landings["batch.total"] = Landing("exact", target, "", action)
+
+    def _match(self, key: str, argument: str, field: str) -> None:
+        value = self._at(key)
+        if value is None:
+            return
+        if value == "auto":
+            self._said(argument, Unresolved(key=key), field)
+        elif isinstance(value, int | float) and argument not in self.settings:
+            self._said(argument, value, field)
+
+    def _said(self, argument: str, value: object, field: str) -> None:
+        """Write an argument that the DeepSpeed config has, too; its landing stays as good as it was there."""
+        before = self.landings.get(field)
+        if isinstance(value, Unresolved):
+            if self.name(argument) not in self.settings:
+                self.leave_open(argument, value, field)
+            return
+        target = self.put(argument, value, field)
+        self.landings[field] = Landing("exact", target) if before is None else before._replace(target=target)
+
+    def _betas(self) -> None:
+        betas = self._at("optimizer.params.betas")
+        if betas == "auto":
+            for argument in ("adam_beta1", "adam_beta2"):
+                self._said(argument, Unresolved(key="optimizer.params.betas"), "optimizer.betas")
+        elif isinstance(betas, list | tuple) and len(betas) == 2:
+            for argument, beta in zip(("adam_beta1", "adam_beta2"), betas, strict=True):
+                self._said(argument, beta, "optimizer.betas")
+
+    def _precision(self) -> None:
+        for word in ("bf16", "fp16"):
+            on = self._at(f"{word}.enabled")
+            if on == "auto":
+                self._said(word, Unresolved(key=f"{word}.enabled"), "precision.compute")
+            elif on is True:
+                self._said(word, True, "precision.compute")

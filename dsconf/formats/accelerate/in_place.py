@@ -18,7 +18,13 @@ from dsconf.formats.writing import Request
 
 _SECTION = "fsdp_config"
 _LAYOUT = "parallelism_config"
-_GONE = ("sharding_strategy", "backward_prefetch", "forward_prefetch", "use_orig_params", "sync_module_states")
+_GONE = (
+    "sharding_strategy",
+    "backward_prefetch",
+    "forward_prefetch",
+    "use_orig_params",
+    "sync_module_states",
+)
 """Keys that FSDP2 does not read."""
 _STAYS = "it stays as it is"
 _LINE = re.compile(r"[ \t]*(?:\r?\n|\Z)")
@@ -108,11 +114,15 @@ class _Rewriting:
         """Copies of the state are a matter of parallelism_config."""
         group, world = self.reading.plan.sharding.group, self._world()
         if any(item.outcome == "needs-value" for item in self.reading.items):
-            raise EditError("how many GPUs a machine has is not known: give --gpus-per-node, and --world-size")
+            raise EditError(
+                "how many GPUs a machine has is not known: give --gpus-per-node, and --world-size"
+            )
         if group is None:
             return
         if world is None or world % group:
-            raise EditError(f"the number of ranks is not known to divide into groups of {group}: give --world-size")
+            raise EditError(
+                f"the number of ranks is not known to divide into groups of {group}: give --world-size"
+            )
         sizes = {f"{_LAYOUT}_dp_replicate_size": world // group, f"{_LAYOUT}_dp_shard_size": group}
         section = self.config.entry(_LAYOUT)
         if section is None:
@@ -251,4 +261,3 @@ def _comments(document: Document) -> list[str]:
         for what, place in document.relaxations
         if "comment" in what
     )
-

@@ -47,7 +47,9 @@ FATES: dict[str, Fate] = {
 
 _LAYOUT = {
     "cp_backend": Fate("no-effect", "there is one only"),
-    "cp_comm_strategy": Fate("no-effect", "how keys and values travel between the ranks of a sequence: no number changes"),
+    "cp_comm_strategy": Fate(
+        "no-effect", "how keys and values travel between the ranks of a sequence: no number changes"
+    ),
     "sp_backend": Fate("no-effect", "there is one only"),
     "sp_seq_length": Fate("no-effect", "it says how long sequences are, not what is trained on them"),
     "sp_seq_length_is_variable": Fate("no-effect", "it says whether sequences are of one length"),

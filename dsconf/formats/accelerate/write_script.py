@@ -9,7 +9,9 @@ _START = "in your script: "
 _IN_SCRIPT = _START + "{}"
 _ORDER = ("batch.", "precision.", "sharding.", "wrapping.", "clipping.", "optimizer.", "schedule.")
 _ELSEWHERE = "as dsconf translate --to fsdp2 writes it"
-_ALONE = "keep it out of accelerator.prepare(), which steps a schedule once per rank, and step it once per step"
+_ALONE = (
+    "keep it out of accelerator.prepare(), which steps a schedule once per rank, and step it once per step"
+)
 
 
 def land_script(plan: Plan) -> dict[str, Landing]:
@@ -51,7 +53,9 @@ def _batch(plan: Plan) -> dict[str, Landing]:
     elif batch.micro is not None:
         target = loader.format(batch.micro)
         found["batch.micro"] = Landing("exact", target, "per rank", _IN_SCRIPT.format(target))
-    steps = "Accelerator(gradient_accumulation_steps={}), and each micro batch in accelerator.accumulate(model)"
+    steps = (
+        "Accelerator(gradient_accumulation_steps={}), and each micro batch in accelerator.accumulate(model)"
+    )
     if isinstance(batch.accumulation, Unresolved):
         found["batch.accumulation"] = _open(batch.accumulation, steps.format("..."))
     elif batch.accumulation == 1:

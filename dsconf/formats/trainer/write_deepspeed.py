@@ -25,7 +25,9 @@ _MATCHED = {
 }
 """Keys that Trainer compares with one argument, and stops where they differ: the argument, and the field of both."""
 _RATE, _PEAK = "optimizer.params.lr", "scheduler.params.warmup_max_lr"
-_OVERWRITTEN = f"{_PEAK} sets the rate from the first step on: {_RATE} is the same, since Trainer compares both"
+_OVERWRITTEN = (
+    f"{_PEAK} sets the rate from the first step on: {_RATE} is the same, since Trainer compares both"
+)
 
 
 def write_deepspeed(

@@ -58,7 +58,11 @@ class Section(NamedTuple):
         """What is divided; `group` are the ranks that it is divided over, None for all."""
         if self.replicated:
             return Sharding(partition="nothing", reshard_after_forward=False)
-        whole = self.strategy in ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2") if self.version == 1 else not self.reshard
+        whole = (
+            self.strategy in ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2")
+            if self.version == 1
+            else not self.reshard
+        )
         partition = "gradients" if whole else "parameters"
         return Sharding(partition=partition, reshard_after_forward=not whole, group=group)
 
@@ -138,15 +142,23 @@ def _fsdp1_only(section: Section) -> Iterator[tuple[str, Fate]]:
         yield "sync_module_states", Fate("no-effect", note)
         return
     timing = "when units are gathered changes no number"
-    yield "backward_prefetch", Fate("no-effect", f"{timing}; FSDP2 gathers the next unit as BACKWARD_PRE does")
+    yield (
+        "backward_prefetch",
+        Fate("no-effect", f"{timing}; FSDP2 gathers the next unit as BACKWARD_PRE does"),
+    )
     yield "forward_prefetch", Fate("no-effect", timing)
     yield "limit_all_gathers", Fate("no-effect", f"{timing}; FSDP2 needs no such limit")
     note = "it decides how the optimizer sees the parameters, not what is trained; FSDP2 shows those of the model"
     yield "use_orig_params", Fate("no-effect", note)
     if section.loads_on_rank_0:
-        yield "sync_module_states", Fate("exact", "cpu_ram_efficient_loading sends the weights of rank 0 to all")
+        yield (
+            "sync_module_states",
+            Fate("exact", "cpu_ram_efficient_loading sends the weights of rank 0 to all"),
+        )
     elif section.syncs:
-        note = "FSDP2 does not send the weights of rank 0 to the others unless cpu_ram_efficient_loading is on"
+        note = (
+            "FSDP2 does not send the weights of rank 0 to the others unless cpu_ram_efficient_loading is on"
+        )
         action = "call accelerate.utils.set_seed() before you build the model, so that all ranks begin alike"
         yield "sync_module_states", Fate("approximate", note, action)
     else:
@@ -217,21 +229,23 @@ def _write_sharding(plan: Plan, settings: list[Setting], landings: dict[str, Lan
         landings["sharding.sums_gradients"] = Landing("approximate", "", note, action)
     else:
         landings["sharding.sums_gradients"] = Landing("exact", "", "FSDP averages gradients, too")
+    own = "linear layers are torch's, which may round otherwise"
+    landings["sharding.own_linear"] = Landing(
+        "close" if sharding.own_linear else "exact", "", own * bool(sharding.own_linear)
+    )
 
 
 def _write_wrapping(plan: Plan, settings: list[Setting], landings: dict[str, Landing]) -> None:
     wrapping, policy = plan.wrapping, TRANSFORMER
     landings["wrapping.unused_parameters"] = _unused(plan)
+    field = "wrapping.block_classes"
     if wrapping.root_only:
         policy, field = NO_WRAP, "wrapping.root_only"
     elif wrapping.min_params is not None:
-        policy, field = BY_SIZE, "wrapping.min_params"
-        settings.append(Setting("min_num_params", wrapping.min_params, field))
-    else:
-        field = "wrapping.block_classes"
-        if wrapping.block_classes:
-            classes = ",".join(wrapping.block_classes)
-            settings.append(Setting("transformer_layer_cls_to_wrap", classes, field))
+        field = "wrapping.min_params"
+    elif wrapping.block_classes:
+        classes = ",".join(wrapping.block_classes)
+        settings.append(Setting("transformer_layer_cls_to_wrap", classes, field))
     settings.append(Setting("auto_wrap_policy", policy, field))
     landings[field] = _units(wrapping, f"auto_wrap_policy: {policy}")
     ends = "the embedding, and the last norm with the head, are units of their own"
@@ -244,11 +258,12 @@ def _units(wrapping: Wrapping, target: str) -> Landing:
         return Landing("exact", target)
     if wrapping.min_params is not None:
         note = (
-            "FSDP2 counts all parameters of a module, FSDP1 those that are in no unit yet: more modules become units, "
-            "and an nn.ModuleList that is large enough stops the run"
+            f"{BY_SIZE} of FSDP2 takes an nn.ModuleList that is large enough for a unit, and stops: the blocks that "
+            "a transformers model names itself are units instead; other memory, the same numbers"
         )
-        action = f"name the classes of the blocks instead: {TRANSFORMER} with transformer_layer_cls_to_wrap"
-        return Landing("approximate", target, note, action)
+        return Landing(
+            "approximate", target, note, "for any other model say the classes of the blocks with --blocks"
+        )
     if wrapping.block_classes:
         return Landing("exact", f"transformer_layer_cls_to_wrap: {','.join(wrapping.block_classes)}")
     note = "the classes are those that a transformers model names itself (_no_split_modules)"
@@ -276,12 +291,12 @@ def _write_checkpoint(plan: Plan, settings: list[Setting], landings: dict[str, L
         )
     if on_rank_0 is not None:
         settings.append(Setting("cpu_ram_efficient_loading", on_rank_0, "checkpoint.loads_on_rank_0"))
-        landings["checkpoint.loads_on_rank_0"] = Landing("exact", f"cpu_ram_efficient_loading: {_word(on_rank_0)}")
+        landings["checkpoint.loads_on_rank_0"] = Landing(
+            "exact", f"cpu_ram_efficient_loading: {_word(on_rank_0)}"
+        )
 
 
-def _write_offload(
-    plan: Plan, key: str, settings: list[Setting], landings: dict[str, Landing]
-) -> None:
+def _write_offload(plan: Plan, key: str, settings: list[Setting], landings: dict[str, Landing]) -> None:
     offload = plan.offload
     on, both = offload.parameters or offload.optimizer, offload.parameters and offload.optimizer
     settings.append(Setting(key, on, "offload.parameters" if offload.parameters else "offload.optimizer"))
@@ -291,4 +306,6 @@ def _write_offload(
     landing = Landing("exact" if both or not on else "approximate", target, note)
     landings["offload.parameters"] = landings["offload.optimizer"] = landing
     same = not on or offload.pinned
-    landings["offload.pinned"] = Landing("exact", target, "" if same else "page-locked memory: no number changes")
+    landings["offload.pinned"] = Landing(
+        "exact", target, "" if same else "page-locked memory: no number changes"
+    )

@@ -12,6 +12,7 @@ from dsconf.document.node import Document, Edit, Entry, Node
 from dsconf.document.yaml_edit import YamlChange
 from dsconf.formats.accelerate.read import read
 from dsconf.formats.accelerate.write import write
+from dsconf.formats.fsdp_section import TRANSFORMER
 from dsconf.formats.outcome import Item, Landing
 from dsconf.formats.reading import Reading
 from dsconf.formats.writing import Request
@@ -84,6 +85,7 @@ class _Rewriting:
             self._strategy()
             self._layout()
             self._state_dict()
+            self._units()
             self._add()
         for name in _GONE:
             if (entry := self.config.entry(f"{_SECTION}.{name}")) is not None:
@@ -109,6 +111,14 @@ class _Rewriting:
         weights = self.reading.plan.checkpoint.weights
         if weights == "local" or self.config.raw(path) is None:
             self._put("state_dict_type", "FULL_STATE_DICT" if weights == "full" else "SHARDED_STATE_DICT")
+
+    def _units(self) -> None:
+        """FSDP2 can't choose units by their size."""
+        if self.reading.plan.wrapping.min_params is None:
+            return
+        self._put("auto_wrap_policy", TRANSFORMER)
+        if (entry := self.config.entry(f"{_SECTION}.min_num_params")) is not None:
+            self._remove(entry)
 
     def _layout(self) -> None:
         """Copies of the state are a matter of parallelism_config."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dsconf.config.tables import spec_at
-from dsconf.document.node import UNKNOWN
 from dsconf.formats.accelerate.arguments import overwritten
 from dsconf.formats.accelerate.live import SECTIONS
 from dsconf.formats.accelerate.notes import SIZES, Notes
@@ -143,6 +142,7 @@ def _unknown(notes: Notes) -> None:
 
 def _declared(notes: Notes, path: str) -> bool:
     try:
-        return spec_at(notes.config.table, path) is not UNKNOWN
+        spec_at(notes.config.table, path)
     except KeyError:
         return False
+    return True

@@ -66,10 +66,10 @@ class _Writer:
             "exact", target, "every rank holds the whole training state"
         )
         whole = Landing("exact", target, "nothing is divided")
-        for field in ("sharding.reshard_after_forward", "sharding.group", "wrapping.block_classes"):
+        for field in ("sharding.reshard_after_forward", "sharding.group", "sharding.own_linear"):
             self.landings[field] = whole
-        for field in ("wrapping.min_params", "wrapping.root_only", "wrapping.separate_ends"):
-            self.landings[field] = whole
+        for field in ("block_classes", "min_params", "root_only", "separate_ends"):
+            self.landings[f"wrapping.{field}"] = whole
         summed = self.plan.sharding.sums_gradients
         action = "multiply the loss by the number of ranks before its backward pass"
         self.landings["sharding.sums_gradients"] = Landing(
@@ -119,7 +119,8 @@ class _Writer:
         self._sequence()
         if tensor > 1:
             note = "transformers divides the layers by its own plan"
-            action = 'in your script: from_pretrained(..., tp_plan="auto", device_mesh=accelerator.torch_device_mesh["tp"])'
+            mesh = 'device_mesh=accelerator.torch_device_mesh["tp"]'
+            action = f'in your script: from_pretrained(..., tp_plan="auto", {mesh})'
             landing = Landing("approximate", f"{_LAYOUT.format('tp')}: {tensor}", note, action)
             self.landings |= dict.fromkeys(("parallelism.tensor", "parallelism.block_styles"), landing)
             self.landings["parallelism.root_styles"] = landing

@@ -138,7 +138,9 @@ def _land_file(landings: dict[str, Landing], settings: Mapping[str, Any], path: 
     for name in ("bf16", "fp16"):
         section = settings.get(name)
         if isinstance(section, Mapping) and section.get("enabled") == "auto":
-            action = "accelerate launch --mixed_precision bf16 (or fp16, no): it may not stand in the YAML beside a file"
+            action = (
+                "accelerate launch --mixed_precision bf16 (or fp16, no), which may not stand beside a file"
+            )
             landings["precision.compute"] = Landing("needs-value", f"{name}.enabled in {path}", "", action)
 
 

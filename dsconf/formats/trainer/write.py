@@ -16,6 +16,7 @@ from dsconf.plan import Plan
 NEEDS = "transformers 5.24"
 _OFFLOAD = "cpu_offload"
 _BACKENDS = "cpu:gloo,cuda:nccl"
+_FOLDER = Line("output_dir", "trainer_output", "Trainer's default, where checkpoints go")
 _LAYOUT = "parallelism_config=ParallelismConfig({})"
 
 
@@ -127,4 +128,4 @@ def text_of(draft: Draft, request: Request, lines: list[Line]) -> str:
     labels = request.labels
     rest = [Line(name, value, labels.get(field, "")) for name, (value, field) in draft.settings.items()]
     head = heading(request.origin, draft.landings, labels)
-    return "\n".join([*head, *lines_of([*lines, *rest]), *open_lines(draft.open), ""])
+    return "\n".join([*head, *lines_of([_FOLDER, *lines, *rest]), *open_lines(draft.open), ""])

@@ -40,7 +40,7 @@ def write_optimizer(draft: Draft) -> None:
         note = why or f"no argument of Trainer says {optimizer.name}"
         landing = Landing("unsupported", "", note, _action(optimizer))
         draft.landings["optimizer.name"] = landing
-        for argument in optimizer.arguments:
+        for argument in ("bias_correction", *optimizer.arguments):
             draft.landings.setdefault(f"optimizer.{argument}", landing)
         return
     target = draft.put("optim", word, "optimizer.name")

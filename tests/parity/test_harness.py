@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -269,3 +270,15 @@ def test_equal_references_run_once(verdicts: dict[str, Verdict], monkeypatch: py
     monkeypatch.setattr("subprocess.Popen", None)  # nothing may be launched
     cell = Case(id="again", config=CONFIG, module=Path("unused"), steps=3, exact=True).cell("deepspeed")
     assert isinstance(run_cells([cell])[cell.id], Record)
+
+
+@pytest.mark.parity
+def test_an_asynchronous_all_gather_is_waited_for() -> None:
+    """Else the weights that an older DeepSpeed goes on with are now and then not there yet."""
+    worker: Any = pytest.importorskip("tests.parity.worker", reason="needs torch")
+    work = Mock()
+    gather = Mock(return_value=work)
+    assert worker.finished(gather)("output", "input", async_op=True) is work
+    gather.assert_called_once_with("output", "input", async_op=True)
+    work.wait.assert_called_once_with()
+    assert worker.finished(Mock(return_value=None))("output", "input") is None

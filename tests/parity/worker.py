@@ -33,6 +33,7 @@ from torch.distributed.tensor import DTensor
 CRASH_STATUS = 70  # what a rank ends with after it wrote a crash record; not a status of the module's own
 COLLECTIVE_TIMEOUT = timedelta(seconds=60)
 DEVICE = torch.device("cpu")
+WAITS_FOR_ALL = (0, 19, 8)  # the first DeepSpeed that waits for all its all-gathers; see `finished`
 
 # What torch's Adam classes take, and the two keys that DeepSpeed takes away before it builds one.
 TORCH_ADAM_KEYS = {"lr", "betas", "eps", "weight_decay", "amsgrad", "foreach", "maximize", "capturable"} | {
@@ -198,13 +199,33 @@ def whole(divided: Mapping[str, Tensor], shapes: Mapping[str, torch.Size], size:
     return weights
 
 
+def finished(gather: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an all-gather that is done when it returns, even if it is called as an asynchronous one.
+
+    After each step, ZeRO-3 starts one for every small parameter, and before 0.19.8 it waits for the last one only.
+    gloo ends them in any order, so that the next forward may read what torch.empty left in the others' memory:
+    https://github.com/deepspeedai/DeepSpeed/pull/8539.
+    """
+
+    def all_gather(*args: Any, **kwargs: Any) -> Any:
+        work = gather(*args, **kwargs)
+        if work is not None:
+            work.wait()
+        return work
+
+    return all_gather
+
+
 def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace) -> dict[str, Tensor]:
     """Train with the real DeepSpeed."""
     deepspeed: Any = importlib.import_module("deepspeed")  # slow, and only this side needs it
     config = exact_config(job.config) if job.exact else job.config
     trainable = [p for p in model.parameters() if p.requires_grad]
     shapes = {name: param.shape for name, param in model.named_parameters()}
-    linear = F.linear
+    linear, gather = F.linear, deepspeed.comm.all_gather_into_tensor
+    version = deepspeed.__version_major__, deepspeed.__version_minor__, deepspeed.__version_patch__
+    if version < WAITS_FOR_ALL:
+        deepspeed.comm.all_gather_into_tensor = finished(gather)
     # DeepSpeed does not ask torch whether the CPU has fp16.
     deepspeed.accelerator.get_accelerator().is_fp16_supported = lambda: True
     try:
@@ -228,6 +249,7 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
         return weights
     finally:
         F.linear = linear  # ZeRO-3 replaces it for the whole process
+        deepspeed.comm.all_gather_into_tensor = gather
         if hasattr(deepspeed.runtime, "torch_autocast"):  # not in older versions
             deepspeed.runtime.torch_autocast.TORCH_AUTOCAST_INITIALIZED = False  # as this
 

@@ -258,16 +258,13 @@ def possible(flags: dict[str, bool]) -> bool:
 
 def is_tried(flags: dict[str, bool]) -> bool:
     """Leaves out combinations of flags that have nothing to do with each other."""
-    units = ("SIZED_BLOCKS", "ROOT_ONLY", "RECOMPUTED", "UNITS_CAST", "ROOT_CASTS")
-    if any(flags[flag] for flag in units) and any(flags[flag] for flag in ("FIXED_WORLD", "ANY_PRECISION")):
-        return False
-    apart = (
-        any(flags[flag] for flag in units)
-        or flags["FIXED_WORLD"]
-        or flags["NAMED_BLOCKS"]
-        or flags["SCALED"]
-        or not flags["WIDE_MASTERS"]
+    units = any(
+        flags[flag] for flag in ("SIZED_BLOCKS", "ROOT_ONLY", "RECOMPUTED", "UNITS_CAST", "ROOT_CASTS")
     )
+    if units and (flags["FIXED_WORLD"] or flags["ANY_PRECISION"]):
+        return False
+    apart = units or flags["FIXED_WORLD"] or flags["NAMED_BLOCKS"] or flags["SCALED"]
+    apart = apart or not flags["WIDE_MASTERS"]
     return not apart or not (flags["FINISHED"] or flags["TENSOR_PARALLEL"] or flags["GROUPED"])
 
 

@@ -69,7 +69,9 @@ def land_precision(plan: Plan, kind: Kind, setting: str) -> dict[str, Landing]:
 def _open(wanted: Precision, setting: str, kind: Kind) -> dict[str, Landing]:
     """The landings where the compute dtype is open: the other dtypes are those that follow from it."""
     assert isinstance(wanted.compute, Unresolved)
-    action = f"write {setting.format('bf16')} (or fp16, no), or translate with --set {wanted.compute.key}=true"
+    action = (
+        f"write {setting.format('bf16')} (or fp16, no), or translate with --set {wanted.compute.key}=true"
+    )
     landing = Landing("needs-value", setting.format("..."), "", action)
     follows = "it follows from mixed_precision"
     fields = ("reduce", "accumulate", "autocast", "masters", "casts_inputs", "rounded_masters")
@@ -86,7 +88,9 @@ def _compute(wanted: Precision, got: Precision, target: str, kind: Kind) -> Land
         return Landing("close", target, note, f"load the model in {wanted.masters}")
     if compute == "fp32":
         if got.compute == "fp32":
-            note = "" if wanted.autocast else "nothing is cast: the model keeps the dtype that it was loaded in"
+            note = (
+                "" if wanted.autocast else "nothing is cast: the model keeps the dtype that it was loaded in"
+            )
             return Landing("exact", target, note)
         note = f"the weights are gathered in {got.compute} as well, where they stay fp32 outside of autocast in the source"
         return Landing("approximate", target, note)
@@ -100,8 +104,8 @@ def _compute(wanted: Precision, got: Precision, target: str, kind: Kind) -> Land
 
 
 _POLICY = (
-    "Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(mixed_precision_policy={{\"param_dtype\": {0}, "
-    "\"reduce_dtype\": {1}, \"output_dtype\": {0}}})): the rest comes from this file"
+    'Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(mixed_precision_policy={{"param_dtype": {0}, '
+    '"reduce_dtype": {1}, "output_dtype": {0}}})): the rest comes from this file'
 )
 _DTYPES = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16"}
 
@@ -121,7 +125,9 @@ def _reduce(wanted: Precision, got: Precision, target: str) -> Landing:
     return Landing("approximate", target, note, action)
 
 
-_EACH = "Accelerator(gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps={}, sync_each_batch=True))"
+_EACH = (
+    "Accelerator(gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps={}, sync_each_batch=True))"
+)
 
 
 def _accumulate(plan: Plan, got: Precision) -> Landing:
@@ -147,7 +153,9 @@ def _autocast(wanted: Precision, got: Precision, target: str) -> Landing:
         return Landing("exact", target if got.autocast else "")
     if wanted.autocast is None:
         return Landing("close", target, f"the forward pass is under autocast to {got.autocast}")
-    return Landing("approximate", target, f"there is no autocast to {wanted.autocast} beside this mixed_precision")
+    return Landing(
+        "approximate", target, f"there is no autocast to {wanted.autocast} beside this mixed_precision"
+    )
 
 
 def _masters(wanted: Precision) -> Landing:
@@ -161,7 +169,9 @@ def _casts(wanted: Precision, got: Precision) -> Landing:
     if wanted.casts_inputs == got.casts_inputs:
         return Landing("exact")
     if got.casts_inputs:
-        return Landing("exact", "", f"floating-point inputs are cast to {got.compute}, which autocast does anyway")
+        return Landing(
+            "exact", "", f"floating-point inputs are cast to {got.compute}, which autocast does anyway"
+        )
     action = f"cast floating-point inputs to {wanted.compute} in your script"
     return Landing("approximate", "", "inputs are not cast", action)
 
@@ -197,7 +207,13 @@ def _scaling(wanted: Precision, got: Precision, target: str) -> dict[str, Landin
     root, want, have = "precision.scaling", wanted.scaling, got.scaling
     if want is None or have is None:
         same = want is None and have is None
-        note = "" if same else "the loss is not scaled" if have is None else "torch.amp.GradScaler scales the loss"
+        note = (
+            ""
+            if same
+            else "the loss is not scaled"
+            if have is None
+            else "torch.amp.GradScaler scales the loss"
+        )
         return {root: Landing("exact" if same else "approximate", target * (not same), note)}
     if not want.dynamic:
         note = "the factor adjusts itself, where it is fixed in the source"

@@ -58,7 +58,11 @@ class Section(NamedTuple):
         """What is divided; `group` are the ranks that it is divided over, None for all."""
         if self.replicated:
             return Sharding(partition="nothing", reshard_after_forward=False)
-        whole = self.strategy in ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2") if self.version == 1 else not self.reshard
+        whole = (
+            self.strategy in ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2")
+            if self.version == 1
+            else not self.reshard
+        )
         partition = "gradients" if whole else "parameters"
         return Sharding(partition=partition, reshard_after_forward=not whole, group=group)
 
@@ -138,15 +142,23 @@ def _fsdp1_only(section: Section) -> Iterator[tuple[str, Fate]]:
         yield "sync_module_states", Fate("no-effect", note)
         return
     timing = "when units are gathered changes no number"
-    yield "backward_prefetch", Fate("no-effect", f"{timing}; FSDP2 gathers the next unit as BACKWARD_PRE does")
+    yield (
+        "backward_prefetch",
+        Fate("no-effect", f"{timing}; FSDP2 gathers the next unit as BACKWARD_PRE does"),
+    )
     yield "forward_prefetch", Fate("no-effect", timing)
     yield "limit_all_gathers", Fate("no-effect", f"{timing}; FSDP2 needs no such limit")
     note = "it decides how the optimizer sees the parameters, not what is trained; FSDP2 shows those of the model"
     yield "use_orig_params", Fate("no-effect", note)
     if section.loads_on_rank_0:
-        yield "sync_module_states", Fate("exact", "cpu_ram_efficient_loading sends the weights of rank 0 to all")
+        yield (
+            "sync_module_states",
+            Fate("exact", "cpu_ram_efficient_loading sends the weights of rank 0 to all"),
+        )
     elif section.syncs:
-        note = "FSDP2 does not send the weights of rank 0 to the others unless cpu_ram_efficient_loading is on"
+        note = (
+            "FSDP2 does not send the weights of rank 0 to the others unless cpu_ram_efficient_loading is on"
+        )
         action = "call accelerate.utils.set_seed() before you build the model, so that all ranks begin alike"
         yield "sync_module_states", Fate("approximate", note, action)
     else:
@@ -276,12 +288,12 @@ def _write_checkpoint(plan: Plan, settings: list[Setting], landings: dict[str, L
         )
     if on_rank_0 is not None:
         settings.append(Setting("cpu_ram_efficient_loading", on_rank_0, "checkpoint.loads_on_rank_0"))
-        landings["checkpoint.loads_on_rank_0"] = Landing("exact", f"cpu_ram_efficient_loading: {_word(on_rank_0)}")
+        landings["checkpoint.loads_on_rank_0"] = Landing(
+            "exact", f"cpu_ram_efficient_loading: {_word(on_rank_0)}"
+        )
 
 
-def _write_offload(
-    plan: Plan, key: str, settings: list[Setting], landings: dict[str, Landing]
-) -> None:
+def _write_offload(plan: Plan, key: str, settings: list[Setting], landings: dict[str, Landing]) -> None:
     offload = plan.offload
     on, both = offload.parameters or offload.optimizer, offload.parameters and offload.optimizer
     settings.append(Setting(key, on, "offload.parameters" if offload.parameters else "offload.optimizer"))
@@ -291,4 +303,6 @@ def _write_offload(
     landing = Landing("exact" if both or not on else "approximate", target, note)
     landings["offload.parameters"] = landings["offload.optimizer"] = landing
     same = not on or offload.pinned
-    landings["offload.pinned"] = Landing("exact", target, "" if same else "page-locked memory: no number changes")
+    landings["offload.pinned"] = Landing(
+        "exact", target, "" if same else "page-locked memory: no number changes"
+    )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsconf.formats.outcome import Landing, Outcome
-from dsconf.formats.trainer.write import NEEDS, land_launch, text_of
+from dsconf.formats.trainer.file import NEEDS, land_launch, text_of
 from dsconf.formats.training.draft import Draft
 from dsconf.formats.training.text import Line
 from dsconf.formats.training.write_optimizer import write_optimizer
@@ -26,7 +26,9 @@ _MATCHED = {
 """Keys that Trainer compares with one argument, and stops where they differ: the argument, and the field of both."""
 _RATE, _PEAK = "optimizer.params.lr", "scheduler.params.warmup_max_lr"
 _GATHER = "stage3_gather_16bit_weights_on_model_save"
-_OVERWRITTEN = f"{_PEAK} sets the rate from the first step on: {_RATE} is the same, since Trainer compares both"
+_OVERWRITTEN = (
+    f"{_PEAK} sets the rate from the first step on: {_RATE} is the same, since Trainer compares both"
+)
 
 
 def write_deepspeed(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsconf.config.effective import Config
+from dsconf.config.effective import Config, Facts
 from dsconf.formats.fsdp_precision import Kind, precision
 from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Reading
+from dsconf.formats.trainer.facts import FACTS
 from dsconf.formats.trainer.notes import SECTION, Notes
 from dsconf.formats.trainer.read_section import read_section
 from dsconf.formats.training.read import FATES, leftover, read_batch, read_clipping, read_word
@@ -28,7 +29,7 @@ def read(config: Config) -> Reading:
     Under DeepSpeed that is what the arguments themselves say; `merge` puts it together with the DeepSpeed config.
     A section fsdp_config alone leaves batch, optimizer, schedule, clipping and precision open.
     """
-    return _Reader(config).run()
+    return _Reader(config, Facts(config, FACTS)).run()
 
 
 class _Reader(Notes):

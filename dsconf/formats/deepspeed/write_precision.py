@@ -66,6 +66,7 @@ def _masters(draft: Draft) -> None:
     problem = _why_no_narrow_masters(draft)
     if problem:
         draft.land(field, "unsupported", "", *problem)
+        draft.land("precision.moments", "unsupported", "", *problem)
         return
     draft.set("bf16.bf16_master_weights_and_grads", field, True)
     if moments == "bf16":
@@ -86,6 +87,9 @@ def _why_no_narrow_masters(draft: Draft) -> tuple[str, str] | None:
         )
     if in_zero_bf16_optimizer(draft):
         return "with fp32 accumulation at stage 1 DeepSpeed keeps fp32 masters in any case", wide
+    optimizer = draft.plan.optimizer
+    if draft.offloads_optimizer and optimizer is not None and optimizer.name not in ("Adam", "AdamW"):
+        return f"DeepSpeed offloads bf16 masters to its own Adam only, not to {optimizer.name}", wide
     if precision.moments == "fp32" and not draft.offloads_optimizer:
         return "bf16 masters beside fp32 moments need the optimizer offloaded to the CPU", wide
     return None
@@ -115,9 +119,11 @@ def _accumulation(draft: Draft) -> None:
     if precision.accumulate is None:
         draft.land(field, "exact", "", "gradients are added up in the dtype of the model")
     elif draft.stage == 0 and precision.accumulate != precision.compute:
-        note = "without ZeRO DeepSpeed adds gradients up in the dtype of the model only"
-        one = draft.plan.batch.accumulation == 1
-        draft.land(field, "exact" if one else "approximate", "", note)
+        if draft.plan.batch.accumulation == 1:
+            draft.land(field, "no-effect", "", "one micro batch: nothing is added up")
+        else:
+            note = "without ZeRO DeepSpeed adds gradients up in the dtype of the model only"
+            draft.land(field, "approximate", "", note)
     else:
         draft.set(path, field, precision.accumulate)
 

@@ -23,7 +23,7 @@ from dsconf.lint.engine import lint_config, open_document
 from dsconf.lint.index import load_rules
 from dsconf.plan import Plan
 
-SEEDS = range(3000)
+SEEDS = range(1000)
 RULES = load_rules()
 NOT_SAID = {"sharding.own_linear", "clipping.skips_not_finite", "checkpoint.weights"}
 """Fields whose None is not a setting of its own."""
@@ -84,15 +84,15 @@ def test_no_random_plan_becomes_a_config_that_lint_complains_of() -> None:
 
 def test_random_plans_differ_enough_to_find_something() -> None:
     """A good part of them comes back whole, and every way to land occurs."""
-    plans = [random_plan(Random(seed)) for seed in SEEDS[:500]]
+    plans = [random_plan(Random(seed)) for seed in SEEDS]
     writings = [written(plan) for plan in plans]
     outcomes = {landing.outcome for writing in writings for landing in writing.landings.values()}
     assert outcomes >= {"exact", "close", "approximate", "unsupported", "no-effect"}
-    assert len({writing.text for writing in writings}) > 450
+    assert len({writing.text for writing in writings}) > 900
 
 
 def test_what_was_read_from_a_config_is_written_the_same_again() -> None:
-    for seed in SEEDS[:1000]:
+    for seed in SEEDS[:300]:
         first = read(config_from(written(random_plan(Random(seed))).text)).plan
         second = read(config_from(written(first).text)).plan
         assert written(second).text == written(first).text, seed

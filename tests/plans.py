@@ -120,7 +120,7 @@ def _precision(random: Random, partition: str) -> Precision:
         compute=kind,
         reduce=random.choice(dtypes),
         accumulate=random.choice(dtypes),
-        casts_inputs=kind == "bf16" and random.random() < 0.5,
+        units_cast=random.choice(("none", "model", "all")) if kind == "bf16" else "none",
         buffers=random.choice(dtypes) if kind == "bf16" else None,
         fp32_buffers=random.choice(((), ("rotary",))) if kind == "bf16" else (),
         rounded_masters=kind == "fp32" or random.random() < 0.5,
@@ -147,6 +147,7 @@ def _optimizer(random: Random) -> Optimizer | None:
         name=name,
         arguments=arguments,
         own_kernel=kernel or name in ("Lion", "Muon"),
+        spares_norms=random.random() < 0.2,
         bias_correction=not (kernel and random.random() < 0.2),
     )
 

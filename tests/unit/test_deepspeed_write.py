@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from configs import ALL_AUTO, config_of
+from pydantic import BaseModel
 
 from dsconf.formats.deepspeed.read import read
 from dsconf.formats.deepspeed.write import config_of as written
@@ -35,7 +37,7 @@ ADAMW = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 PYTORCH = Plan(
     batch=Batch(micro=2, accumulation=4),
     precision=Precision(
-        compute="bf16", reduce="fp32", accumulate="fp32", rounded_masters=False, casts_inputs=True
+        compute="bf16", reduce="fp32", accumulate="fp32", rounded_masters=False, units_cast="all"
     ),
     sharding=Sharding(partition="parameters"),
     optimizer=Optimizer(name="AdamW", arguments=dict(ADAMW)),
@@ -87,14 +89,14 @@ def test_a_script_of_fsdp2_as_zero3() -> None:
     }
 
 
-@pytest.mark.parametrize("field", ["precision.rounded_masters", "precision.casts_inputs"])
+@pytest.mark.parametrize("field", ["precision.rounded_masters", "precision.units_cast"])
 def test_what_deepspeed_does_otherwise_in_bf16_is_approximate(field: str) -> None:
     assert landing(PYTORCH, field).outcome == "approximate"
     assert landing(PYTORCH, field).note
 
 
 def test_inputs_that_fsdp2_casts_are_left_to_the_script() -> None:
-    assert "images.to(torch.bfloat16)" in str(landing(PYTORCH, "precision.casts_inputs").action)
+    assert "images.to(torch.bfloat16)" in str(landing(PYTORCH, "precision.units_cast").action)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +112,40 @@ def test_the_bound_of_the_norm_is_always_written(norm: Any, expected: object, ou
     plan = PYTORCH.model_copy(update={"clipping": Clipping(max_norm=norm)})
     assert written(plan)["gradient_clipping"] == expected
     assert landing(plan, "clipping.max_norm").outcome == outcome
+
+
+def fields(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every field of a section that is no section itself."""
+    for name, info in model.model_fields.items():
+        inner = info.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from fields(inner, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+WITH_ANOTHER = {
+    "batch.world_size": "part of batch.total",
+    "optimizer": "its name and its arguments land",
+    "schedule": "its name and its arguments land",
+    "precision.autocast": "lands where it is on",
+    "precision.scaling": "lands where there is one",
+    "precision.steps_before": "decides sharding.partition",
+}
+
+
+def test_every_field_of_the_plan_lands() -> None:
+    assert set(fields(Plan)) - set(drafted(PYTORCH)[1]) == set(WITH_ANOTHER)
+    scaling = LossScaling(scale=16.0, window=10, hysteresis=1, refill=False, minimum=1.0)
+    for precision in (
+        Precision(compute="fp16", scaling=scaling),
+        Precision(autocast="fp16", scaling=scaling),
+    ):
+        landings = drafted(PYTORCH.model_copy(update={"precision": precision}))[1]
+        assert {f"precision.scaling.{name}" for name in LossScaling.model_fields} <= set(landings)
+    for name in Optimizer.model_fields.keys() - {"arguments", "own_kernel", "sign_of_zero", "decoupled"}:
+        plan = optimizer("AdamW", bias_correction=False)
+        assert f"optimizer.{name}" in drafted(plan)[1]
 
 
 # ---- batch -------------------------------------------------------------------------------------------------------
@@ -295,6 +331,12 @@ def test_a_rate_that_the_schedule_replaces_is_not_written() -> None:
     plan = optimizer("AdamW").model_copy(update={"schedule": schedule})
     assert written(plan)["optimizer"]["params"]["lr"] == 0.5
     assert landing(plan, "optimizer.lr").outcome == "no-effect"
+
+
+def test_weights_that_do_not_decay_need_a_group_of_their_own() -> None:
+    found = landing(optimizer("AdamW", spares_norms=True), "optimizer.spares_norms")
+    assert found.outcome == "approximate"
+    assert "model_parameters" in str(found.action)
 
 
 # ---- schedule ----------------------------------------------------------------------------------------------------

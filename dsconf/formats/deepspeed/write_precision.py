@@ -13,6 +13,12 @@ _ROUNDED = (
     "DeepSpeed's masters start from weights rounded to {}: the same where the model was loaded in that dtype "
     "(else loss within 5e-3 over 8 steps of the test model)"
 )
+_NO_CAST = {
+    "none": "DeepSpeed casts no inputs in bf16",
+    "model": "DeepSpeed casts no inputs in bf16",
+    "all": "DeepSpeed casts no inputs in bf16, neither the model's nor those of its blocks: masks, rotary tables",
+}
+_POSITIONAL = "DeepSpeed casts the positional inputs of the model's forward alone, none of its blocks'"
 _IN_SCRIPT = "cast floating-point inputs in your script, as in images.to(torch.bfloat16)"
 
 
@@ -152,16 +158,19 @@ def _reduction(draft: Draft) -> None:
 
 def _inputs(draft: Draft) -> None:
     precision = draft.plan.precision
-    field = "precision.casts_inputs"
-    if not precision.casts_inputs:
-        draft.land(field, "exact", "", "DeepSpeed casts no inputs")
-    elif precision.compute == "fp32":
-        draft.land(field, "no-effect", "", "nothing is cast in fp32")
-    elif precision.compute == "fp16":
-        note = "of the model's forward, positional ones alone; none of the blocks inside"
-        draft.set("fp16.auto_cast", field, True, note, "approximate")
-    else:
-        draft.land(field, "approximate", "", "DeepSpeed casts no inputs in bf16", _IN_SCRIPT)
+    units = precision.units_cast
+    for field, casts in (
+        ("precision.casts_inputs", precision.casts_inputs),
+        ("precision.units_cast", units != "none"),
+    ):
+        if not casts:
+            draft.land(field, "exact", "", "DeepSpeed casts no inputs")
+        elif precision.compute == "fp32":
+            draft.land(field, "no-effect", "", "nothing is cast in fp32")
+        elif precision.compute == "fp16":
+            draft.set("fp16.auto_cast", field, True, _POSITIONAL, "approximate")
+        else:
+            draft.land(field, "approximate", "", _NO_CAST[units], _IN_SCRIPT)
 
 
 def _buffers(draft: Draft) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dsconf.formats.outcome import Landing
+from dsconf.formats.outcome import Landing, Outcome
 from dsconf.plan import LossScaling, Plan, Precision, Unresolved
 
 Kind = Literal["fsdp1", "fsdp2", "ddp"]
@@ -29,6 +29,7 @@ def precision(word: Word, kind: Kind) -> Precision:
         reduce=word,
         autocast=word,
         casts_inputs=True,
+        units_cast="all" if kind == "fsdp2" else "model",
         buffers=word if kind == "fsdp1" else None,
         scaling=scaling,
         rounded_masters=False,
@@ -58,12 +59,21 @@ def land_precision(plan: Plan, kind: Kind, setting: str) -> dict[str, Landing]:
         "precision.accumulate": _accumulate(plan, got),
         "precision.autocast": _autocast(wanted, got, target),
         "precision.masters": _masters(wanted),
+        "precision.moments": _moments(wanted),
         "precision.casts_inputs": _casts(wanted, got),
+        "precision.units_cast": Landing("exact", "", _CAST if wanted.units_cast != got.units_cast else ""),
+        "precision.steps_before": _first_step(wanted),
         "precision.buffers": _buffers(wanted, got),
         "precision.fp32_buffers": _kept(wanted),
         "precision.rounded_masters": _rounded(wanted, word),
     }
     return landings | _scaling(wanted, got, target)
+
+
+_FOLLOWING = (
+    "reduce", "accumulate", "autocast", "masters", "moments", "casts_inputs", "units_cast", "rounded_masters",
+    "steps_before",
+)  # fmt: skip
 
 
 def _open(wanted: Precision, setting: str, kind: Kind) -> dict[str, Landing]:
@@ -74,8 +84,7 @@ def _open(wanted: Precision, setting: str, kind: Kind) -> dict[str, Landing]:
     )
     landing = Landing("needs-value", setting.format("..."), "", action)
     follows = "it follows from mixed_precision"
-    fields = ("reduce", "accumulate", "autocast", "masters", "casts_inputs", "rounded_masters")
-    landings = {f"precision.{field}": Landing("close", "", follows) for field in fields}
+    landings = {f"precision.{field}": Landing("close", "", follows) for field in _FOLLOWING}
     got = precision("bf16", kind)
     landings |= {"precision.buffers": _buffers(wanted, got), "precision.fp32_buffers": _kept(wanted)}
     return landings | {"precision.compute": landing} | _scaling(wanted, got, setting.format("..."))
@@ -92,14 +101,14 @@ def _compute(wanted: Precision, got: Precision, target: str, kind: Kind) -> Land
                 "" if wanted.autocast else "nothing is cast: the model keeps the dtype that it was loaded in"
             )
             return Landing("exact", target, note)
-        note = f"the weights are gathered in {got.compute} as well, where they stay fp32 outside of autocast in the source"
+        note = f"weights and gradients are {got.compute}, too; the source has them in fp32 and autocast alone"
         return Landing("approximate", target, note)
     if kind == "ddp":
         note = f"the weights stay in fp32, and autocast casts them to {compute} for each layer that computes in it"
-        return Landing("approximate", target, note)
+        return Landing("close", target, note)
     if wanted.autocast is None:
         note = "the forward pass is under autocast as well: norms, softmax and losses are computed in fp32"
-        return Landing("approximate", target, note)
+        return Landing("close", target, note)
     return Landing("exact", target, "fp32 masters, from the weights as they were loaded")
 
 
@@ -125,9 +134,9 @@ def _reduce(wanted: Precision, got: Precision, target: str) -> Landing:
     return Landing("approximate", target, note, action)
 
 
-_EACH = (
-    "Accelerator(gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps={}, sync_each_batch=True))"
-)
+def sums_shards(plan: Plan) -> bool:
+    """Whether gradients have to be reduced on each micro batch: only so does a rank keep no more than its part."""
+    return plan.sharding.partition in ("gradients", "parameters") and plan.batch.accumulation not in (1, None)
 
 
 def _accumulate(plan: Plan, got: Precision) -> Landing:
@@ -136,16 +145,31 @@ def _accumulate(plan: Plan, got: Precision) -> Landing:
     have = got.accumulate or got.compute
     if steps == 1:
         return Landing("exact", "", "one micro batch: nothing is added up")
-    if wanted.masters != "fp32":
+    if wanted.masters != "fp32" or sums_shards(plan):
         have = wanted.masters
     if want == have:
         return Landing("exact", "", f"gradients are added up in {want}")
-    if have == "fp32":
-        return Landing("close", "", f"gradients are added up in fp32, not in {want}")
-    note = f"accelerator.accumulate() adds gradients up in {have} before they are reduced"
-    number = steps if isinstance(steps, int) else "..."
-    action = f"in your script: {_EACH.format(number)} reduces each micro batch, and adds up in fp32"
-    return Landing("approximate", "", note, action)
+    outcome: Outcome = "close" if have == "fp32" else "approximate"
+    return Landing(outcome, "", f"gradients are added up in {have}, not in {want}")
+
+
+_CAST = "autocast casts the inputs of each layer that computes in the dtype"
+
+
+def _moments(wanted: Precision) -> Landing:
+    want = wanted.moments or wanted.masters
+    if want == wanted.masters:
+        return Landing("exact", "", f"the optimizer's state is in {want}")
+    outcome: Outcome = "close" if wanted.masters == "fp32" else "approximate"
+    return Landing(
+        outcome, "", f"the optimizer's state has the dtype of the parameters, {wanted.masters}, not {want}"
+    )
+
+
+def _first_step(wanted: Precision) -> Landing:
+    if not wanted.steps_before:
+        return Landing("exact")
+    return Landing("approximate", "", "there is no step with zero gradients before the first one")
 
 
 def _autocast(wanted: Precision, got: Precision, target: str) -> Landing:

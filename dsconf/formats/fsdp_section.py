@@ -229,21 +229,23 @@ def _write_sharding(plan: Plan, settings: list[Setting], landings: dict[str, Lan
         landings["sharding.sums_gradients"] = Landing("approximate", "", note, action)
     else:
         landings["sharding.sums_gradients"] = Landing("exact", "", "FSDP averages gradients, too")
+    own = "linear layers are torch's, which may round otherwise"
+    landings["sharding.own_linear"] = Landing(
+        "close" if sharding.own_linear else "exact", "", own * bool(sharding.own_linear)
+    )
 
 
 def _write_wrapping(plan: Plan, settings: list[Setting], landings: dict[str, Landing]) -> None:
     wrapping, policy = plan.wrapping, TRANSFORMER
     landings["wrapping.unused_parameters"] = _unused(plan)
+    field = "wrapping.block_classes"
     if wrapping.root_only:
         policy, field = NO_WRAP, "wrapping.root_only"
     elif wrapping.min_params is not None:
-        policy, field = BY_SIZE, "wrapping.min_params"
-        settings.append(Setting("min_num_params", wrapping.min_params, field))
-    else:
-        field = "wrapping.block_classes"
-        if wrapping.block_classes:
-            classes = ",".join(wrapping.block_classes)
-            settings.append(Setting("transformer_layer_cls_to_wrap", classes, field))
+        field = "wrapping.min_params"
+    elif wrapping.block_classes:
+        classes = ",".join(wrapping.block_classes)
+        settings.append(Setting("transformer_layer_cls_to_wrap", classes, field))
     settings.append(Setting("auto_wrap_policy", policy, field))
     landings[field] = _units(wrapping, f"auto_wrap_policy: {policy}")
     ends = "the embedding, and the last norm with the head, are units of their own"
@@ -256,11 +258,12 @@ def _units(wrapping: Wrapping, target: str) -> Landing:
         return Landing("exact", target)
     if wrapping.min_params is not None:
         note = (
-            "FSDP2 counts all parameters of a module, FSDP1 those that are in no unit yet: more modules become units, "
-            "and an nn.ModuleList that is large enough stops the run"
+            f"{BY_SIZE} of FSDP2 takes an nn.ModuleList that is large enough for a unit, and stops: the blocks that "
+            "a transformers model names itself are units instead; other memory, the same numbers"
         )
-        action = f"name the classes of the blocks instead: {TRANSFORMER} with transformer_layer_cls_to_wrap"
-        return Landing("approximate", target, note, action)
+        return Landing(
+            "approximate", target, note, "for any other model say the classes of the blocks with --blocks"
+        )
     if wrapping.block_classes:
         return Landing("exact", f"transformer_layer_cls_to_wrap: {','.join(wrapping.block_classes)}")
     note = "the classes are those that a transformers model names itself (_no_split_modules)"

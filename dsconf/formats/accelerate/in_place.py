@@ -12,13 +12,20 @@ from dsconf.document.node import Document, Edit, Entry, Node
 from dsconf.document.yaml_edit import YamlChange
 from dsconf.formats.accelerate.read import read
 from dsconf.formats.accelerate.write import write
+from dsconf.formats.fsdp_section import TRANSFORMER
 from dsconf.formats.outcome import Item, Landing
 from dsconf.formats.reading import Reading
 from dsconf.formats.writing import Request
 
 _SECTION = "fsdp_config"
 _LAYOUT = "parallelism_config"
-_GONE = ("sharding_strategy", "backward_prefetch", "forward_prefetch", "use_orig_params", "sync_module_states")
+_GONE = (
+    "sharding_strategy",
+    "backward_prefetch",
+    "forward_prefetch",
+    "use_orig_params",
+    "sync_module_states",
+)
 """Keys that FSDP2 does not read."""
 _STAYS = "it stays as it is"
 _LINE = re.compile(r"[ \t]*(?:\r?\n|\Z)")
@@ -78,6 +85,7 @@ class _Rewriting:
             self._strategy()
             self._layout()
             self._state_dict()
+            self._units()
             self._add()
         for name in _GONE:
             if (entry := self.config.entry(f"{_SECTION}.{name}")) is not None:
@@ -104,15 +112,27 @@ class _Rewriting:
         if weights == "local" or self.config.raw(path) is None:
             self._put("state_dict_type", "FULL_STATE_DICT" if weights == "full" else "SHARDED_STATE_DICT")
 
+    def _units(self) -> None:
+        """FSDP2 can't choose units by their size."""
+        if self.reading.plan.wrapping.min_params is None:
+            return
+        self._put("auto_wrap_policy", TRANSFORMER)
+        if (entry := self.config.entry(f"{_SECTION}.min_num_params")) is not None:
+            self._remove(entry)
+
     def _layout(self) -> None:
         """Copies of the state are a matter of parallelism_config."""
         group, world = self.reading.plan.sharding.group, self._world()
         if any(item.outcome == "needs-value" for item in self.reading.items):
-            raise EditError("how many GPUs a machine has is not known: give --gpus-per-node, and --world-size")
+            raise EditError(
+                "how many GPUs a machine has is not known: give --gpus-per-node, and --world-size"
+            )
         if group is None:
             return
         if world is None or world % group:
-            raise EditError(f"the number of ranks is not known to divide into groups of {group}: give --world-size")
+            raise EditError(
+                f"the number of ranks is not known to divide into groups of {group}: give --world-size"
+            )
         sizes = {f"{_LAYOUT}_dp_replicate_size": world // group, f"{_LAYOUT}_dp_shard_size": group}
         section = self.config.entry(_LAYOUT)
         if section is None:
@@ -251,4 +271,3 @@ def _comments(document: Document) -> list[str]:
         for what, place in document.relaxations
         if "comment" in what
     )
-

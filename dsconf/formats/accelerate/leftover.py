@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dsconf.config.tables import spec_at
-from dsconf.document.node import UNKNOWN
 from dsconf.formats.accelerate.arguments import overwritten
 from dsconf.formats.accelerate.live import SECTIONS
 from dsconf.formats.accelerate.notes import SIZES, Notes
@@ -47,7 +46,9 @@ FATES: dict[str, Fate] = {
 
 _LAYOUT = {
     "cp_backend": Fate("no-effect", "there is one only"),
-    "cp_comm_strategy": Fate("no-effect", "how keys and values travel between the ranks of a sequence: no number changes"),
+    "cp_comm_strategy": Fate(
+        "no-effect", "how keys and values travel between the ranks of a sequence: no number changes"
+    ),
     "sp_backend": Fate("no-effect", "there is one only"),
     "sp_seq_length": Fate("no-effect", "it says how long sequences are, not what is trained on them"),
     "sp_seq_length_is_variable": Fate("no-effect", "it says whether sequences are of one length"),
@@ -141,6 +142,7 @@ def _unknown(notes: Notes) -> None:
 
 def _declared(notes: Notes, path: str) -> bool:
     try:
-        return spec_at(notes.config.table, path) is not UNKNOWN
+        spec_at(notes.config.table, path)
     except KeyError:
         return False
+    return True

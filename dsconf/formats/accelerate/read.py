@@ -10,7 +10,17 @@ from dsconf.formats.accelerate.notes import SIZES, Notes
 from dsconf.formats.fsdp_precision import Kind, Word, precision
 from dsconf.formats.fsdp_section import BY_SIZE, NO_WRAP, TRANSFORMER, Section
 from dsconf.formats.reading import Default, Reading, Remark
-from dsconf.plan import Batch, Checkpoint, Launch, Parallelism, Plan, Precision, Sharding, Unresolved, Wrapping
+from dsconf.plan import (
+    Batch,
+    Checkpoint,
+    Launch,
+    Parallelism,
+    Plan,
+    Precision,
+    Sharding,
+    Unresolved,
+    Wrapping,
+)
 
 _UNREAD = ("XLA", "MEGATRON_LM")
 _FP8 = "8-bit training is not translated: what is written trains in bf16"
@@ -46,7 +56,14 @@ class _Reader(Notes):
         leave_out(self)
         written = self.config.as_written
         return Reading(
-            plan, self.fields, self.items, self.remarks, self.in_force, self.labels, self._name(section), written
+            plan,
+            self.fields,
+            self.items,
+            self.remarks,
+            self.in_force,
+            self.labels,
+            self._name(section),
+            written,
         )
 
     def _name(self, section: Section | None) -> str:
@@ -182,7 +199,15 @@ class _Reader(Notes):
             taken = "bf16"
         elif word in ("bf16", "fp16"):
             taken = word
-        for name in ("scaling", "reduce", "accumulate", "autocast", "buffers", "casts_inputs", "rounded_masters"):
+        for name in (
+            "scaling",
+            "reduce",
+            "accumulate",
+            "autocast",
+            "buffers",
+            "casts_inputs",
+            "rounded_masters",
+        ):
             self.labels[f"precision.{name}"] = f"{path}: {word}"
         return precision(taken, kind)
 

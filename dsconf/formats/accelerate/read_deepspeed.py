@@ -120,7 +120,9 @@ def land_rest(notes: Notes) -> None:
     launched = "how the processes of several machines are started"
     for name in ("hostfile", "exclusion_filter", "inclusion_filter", "multinode_launcher"):
         notes.item(f"{_SECTION}deepspeed_{name}", "no-effect", launched)
-    flag = "weights are divided as soon as they are made, which is how they are loaded and not what is trained"
+    flag = (
+        "weights are divided as soon as they are made, which is how they are loaded and not what is trained"
+    )
     notes.item(f"{_SECTION}zero3_init_flag", "no-effect", flag)
     path = f"{_SECTION}deepspeed_moe_layer_cls_names"
     notes.item(path, "no-effect", "only ZeRO-3 gathers the weights of blocks of experts together")

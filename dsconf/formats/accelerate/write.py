@@ -54,18 +54,22 @@ class _Writer:
         section = write_section(self.plan)
         self.landings |= section.landings
         labels = self.request.labels
-        inner = [Line(f"fsdp_{name}", value, labels.get(field, "")) for name, value, field in section.settings]
+        inner = [
+            Line(f"fsdp_{name}", value, labels.get(field, "")) for name, value, field in section.settings
+        ]
         self._put("fsdp_config", inner)
 
     def _replicated(self) -> None:
         self._put("distributed_type", self._kind(), "sharding.partition")
         target = f"distributed_type: {self._kind()}"
-        self.landings["sharding.partition"] = Landing("exact", target, "every rank holds the whole training state")
+        self.landings["sharding.partition"] = Landing(
+            "exact", target, "every rank holds the whole training state"
+        )
         whole = Landing("exact", target, "nothing is divided")
-        for field in ("sharding.reshard_after_forward", "sharding.group", "wrapping.block_classes"):
+        for field in ("sharding.reshard_after_forward", "sharding.group", "sharding.own_linear"):
             self.landings[field] = whole
-        for field in ("wrapping.min_params", "wrapping.root_only", "wrapping.separate_ends"):
-            self.landings[field] = whole
+        for field in ("block_classes", "min_params", "root_only", "separate_ends"):
+            self.landings[f"wrapping.{field}"] = whole
         summed = self.plan.sharding.sums_gradients
         action = "multiply the loss by the number of ranks before its backward pass"
         self.landings["sharding.sums_gradients"] = Landing(
@@ -79,10 +83,15 @@ class _Writer:
         recompute = "call model.gradient_checkpointing_enable(), or torch.utils.checkpoint in the model"
         on = self.plan.recompute is True
         self.landings["recompute"] = Landing(
-            "exact", "", "" if not on else "the script does it", f"in your script: {recompute}" if on else None
+            "exact",
+            "",
+            "" if not on else "the script does it",
+            f"in your script: {recompute}" if on else None,
         )
         self.landings["checkpoint.weights"] = Landing("exact", target, "every rank has the whole weights")
-        self.landings["checkpoint.loads_on_rank_0"] = Landing("exact", target, "DDP sends the weights of rank 0 to all")
+        self.landings["checkpoint.loads_on_rank_0"] = Landing(
+            "exact", target, "DDP sends the weights of rank 0 to all"
+        )
         unused = self.plan.wrapping.unused_parameters
         found = "Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)])"
         self.landings["wrapping.unused_parameters"] = Landing(
@@ -104,11 +113,14 @@ class _Writer:
         for name, size, field in (("tp", tensor, "tensor"), ("cp", context, "context")):
             if size > 1:
                 sizes[name] = (size, f"parallelism.{field}")
-            self.landings[f"parallelism.{field}"] = Landing("exact", _LAYOUT.format(name) + f": {size}" * (size > 1))
+            self.landings[f"parallelism.{field}"] = Landing(
+                "exact", _LAYOUT.format(name) + f": {size}" * (size > 1)
+            )
         self._sequence()
         if tensor > 1:
             note = "transformers divides the layers by its own plan"
-            action = "in your script: from_pretrained(..., tp_plan=\"auto\", device_mesh=accelerator.torch_device_mesh[\"tp\"])"
+            mesh = 'device_mesh=accelerator.torch_device_mesh["tp"]'
+            action = f'in your script: from_pretrained(..., tp_plan="auto", {mesh})'
             landing = Landing("approximate", f"{_LAYOUT.format('tp')}: {tensor}", note, action)
             self.landings |= dict.fromkeys(("parallelism.tensor", "parallelism.block_styles"), landing)
             self.landings["parallelism.root_styles"] = landing
@@ -130,7 +142,9 @@ class _Writer:
     ) -> None:
         """The sizes of copies and shards, whose product with the others is the number of ranks."""
         if world is None:
-            landing = Landing("needs-value", "parallelism_config", "its sizes multiply to the number of ranks", _WORLD)
+            landing = Landing(
+                "needs-value", "parallelism_config", "its sizes multiply to the number of ranks", _WORLD
+            )
             self._land_sizes(sizes, group, landing)
             return
         shards = group or world // tensor
@@ -148,7 +162,9 @@ class _Writer:
         entries.append(self._size("dp_shard", shards // context, field))
         if copies > 1:
             entries.append(self._size("dp_replicate", copies, field))
-        target = f"{_LAYOUT.format('dp_replicate')}: {copies}, {_LAYOUT.format('dp_shard')}: {shards // context}"
+        target = (
+            f"{_LAYOUT.format('dp_replicate')}: {copies}, {_LAYOUT.format('dp_shard')}: {shards // context}"
+        )
         note = "" if group is None else f"{copies} copies, each divided over {shards} ranks"
         self.landings[field] = Landing("exact", target, note)
         self._put("parallelism_config", entries)
@@ -192,7 +208,11 @@ def write_launch(plan: Plan, request: Request, lines: list[Line], landings: dict
     landings["launch.gpus_per_node"] = Landing("exact", "num_processes, over num_machines")
     if machines > 1:
         lines += [
-            Line("main_process_ip", "HOST", "the address of the machine of rank 0; machine_rank differs on each"),
+            Line(
+                "main_process_ip",
+                "HOST",
+                "the address of the machine of rank 0; machine_rank differs on each",
+            ),
             Line("main_process_port", 29500),
         ]
         note = "name the first machine in main_process_ip, and each machine's number in machine_rank"

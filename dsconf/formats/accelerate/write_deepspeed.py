@@ -57,7 +57,9 @@ def write_deepspeed(plan: Plan, request: Request, inner: DeepSpeed) -> Writing:
     else:
         word = flat.pop("mixed_precision")
         lines.append(Line("mixed_precision", word, request.labels.get(_FLAT["mixed_precision"], "")))
-        section = [Line(key, value, request.labels.get(_FLAT.get(key, ""), "")) for key, value in flat.items()]
+        section = [
+            Line(key, value, request.labels.get(_FLAT.get(key, ""), "")) for key, value in flat.items()
+        ]
         _land_flat(landings, {**flat, "mixed_precision": word})
     _layout(plan, request, lines, landings)
     write_launch(plan, request, lines, landings)
@@ -136,7 +138,9 @@ def _land_file(landings: dict[str, Landing], settings: Mapping[str, Any], path: 
     for name in ("bf16", "fp16"):
         section = settings.get(name)
         if isinstance(section, Mapping) and section.get("enabled") == "auto":
-            action = "accelerate launch --mixed_precision bf16 (or fp16, no): it may not stand in the YAML beside a file"
+            action = (
+                "accelerate launch --mixed_precision bf16 (or fp16, no), which may not stand beside a file"
+            )
             landings["precision.compute"] = Landing("needs-value", f"{name}.enabled in {path}", "", action)
 
 
@@ -161,9 +165,14 @@ def _land_script(plan: Plan, landings: dict[str, Landing], *, filed: bool) -> No
         act("batch.accumulation", "each micro batch in accelerator.accumulate(model)")
     if plan.optimizer is not None:
         given = "".join(
-            f", {name}=..." for name in ("lr", "weight_decay") if not _known(plan.optimizer.arguments.get(name, 0))
+            f", {name}=..."
+            for name in ("lr", "weight_decay")
+            if not _known(plan.optimizer.arguments.get(name, 0))
         )
-        act("optimizer.name", f"accelerate.utils.DummyOptim(model.parameters(){given}) in place of an optimizer")
+        act(
+            "optimizer.name",
+            f"accelerate.utils.DummyOptim(model.parameters(){given}) in place of an optimizer",
+        )
     if plan.schedule is not None:
         act("schedule.name", "accelerate.utils.DummyScheduler(optimizer) in place of a schedule")
 
@@ -182,7 +191,9 @@ def _layout(plan: Plan, request: Request, lines: list[Line], landings: dict[str,
     target = f"parallelism_config_sp_size: {size}"
     if world is None:
         action = "say the number of ranks with --world-size"
-        landings[field] = Landing("needs-value", target, "parallelism_config_dp_shard_size is ranks / sp_size", action)
+        landings[field] = Landing(
+            "needs-value", target, "parallelism_config_dp_shard_size is ranks / sp_size", action
+        )
     elif world % size:
         landings[field] = Landing("unsupported", "", f"{world} ranks don't divide into groups of {size}")
         return

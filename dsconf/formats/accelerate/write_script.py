@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsconf.formats.fsdp_precision import sums_shards
 from dsconf.formats.outcome import Landing, Outcome
 from dsconf.plan import Momentum, Optimizer, Plan, Schedule, TorchSchedule, TrainerSchedule, Unresolved
 
@@ -9,7 +10,9 @@ _START = "in your script: "
 _IN_SCRIPT = _START + "{}"
 _ORDER = ("batch.", "precision.", "sharding.", "wrapping.", "clipping.", "optimizer.", "schedule.")
 _ELSEWHERE = "as dsconf translate --to fsdp2 writes it"
-_ALONE = "keep it out of accelerator.prepare(), which steps a schedule once per rank, and step it once per step"
+_ALONE = (
+    "keep it out of accelerator.prepare(), which steps a schedule once per rank, and step it once per step"
+)
 
 
 def land_script(plan: Plan) -> dict[str, Landing]:
@@ -38,7 +41,7 @@ def _place(field: str) -> int:
     return next((place for place, start in enumerate(_ORDER) if field.startswith(start)), len(_ORDER))
 
 
-def _open(value: Unresolved, target: str) -> Landing:
+def _open(target: str) -> Landing:
     return Landing("needs-value", target, "", _IN_SCRIPT.format(f"{target}; choose the value there"))
 
 
@@ -47,34 +50,52 @@ def _batch(plan: Plan) -> dict[str, Landing]:
     loader = "DataLoader(batch_size={})"
     found: dict[str, Landing] = {}
     if isinstance(batch.micro, Unresolved):
-        found["batch.micro"] = _open(batch.micro, loader.format("..."))
+        found["batch.micro"] = _open(loader.format("..."))
     elif batch.micro is not None:
         target = loader.format(batch.micro)
         found["batch.micro"] = Landing("exact", target, "per rank", _IN_SCRIPT.format(target))
-    steps = "Accelerator(gradient_accumulation_steps={}), and each micro batch in accelerator.accumulate(model)"
-    if isinstance(batch.accumulation, Unresolved):
-        found["batch.accumulation"] = _open(batch.accumulation, steps.format("..."))
-    elif batch.accumulation == 1:
-        found["batch.accumulation"] = Landing("exact", "", "one micro batch per step")
-    elif batch.accumulation is not None:
-        target = steps.format(batch.accumulation)
-        found["batch.accumulation"] = Landing("exact", target, "", _IN_SCRIPT.format(target))
+    if batch.accumulation is not None:
+        found["batch.accumulation"] = _accumulation(plan)
     product = "micro batch x accumulation x ranks"
     open_ = isinstance(batch.total, Unresolved)
     found["batch.total"] = Landing("needs-value" if open_ else "exact", "", product)
     return found
 
 
+def _accumulation(plan: Plan) -> Landing:
+    """Micro batches per step; where gradients are divided, each is reduced at once."""
+    number = plan.batch.accumulation
+    if number == 1:
+        return Landing("exact", "", "one micro batch per step")
+    each = sums_shards(plan)
+    call = "gradient_accumulation_steps={}"
+    if each:
+        call = "gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps={}, sync_each_batch=True)"
+    target = f"Accelerator({call.format(_shown(number))})"
+    do = f"{target}, and each micro batch in accelerator.accumulate(model)"
+    if isinstance(number, Unresolved):
+        return _open(do)
+    note = "gradients are reduced on each micro batch, so that a rank keeps its part of them alone" * each
+    return Landing("exact", target, note, _IN_SCRIPT.format(do))
+
+
 def _clipping(plan: Plan) -> dict[str, Landing]:
     norm = plan.clipping.max_norm
+    call = f"accelerator.clip_grad_norm_(model.parameters(), {_shown(norm)}) where accelerator.sync_gradients"
     if norm is None:
-        return {"clipping.max_norm": Landing("exact", "", "no clipping: leave it out")}
-    call = "accelerator.clip_grad_norm_(model.parameters(), {}) where accelerator.sync_gradients"
-    if isinstance(norm, Unresolved):
-        return {"clipping.max_norm": _open(norm, call.format("..."))}
-    target = call.format(norm)
-    note = "where it acts, its factor rounds differently"
-    return {"clipping.max_norm": Landing("close", target, note, _IN_SCRIPT.format(target))}
+        landing = Landing("exact", "", "no clipping: leave it out")
+    elif isinstance(norm, Unresolved):
+        landing = _open(call)
+    else:
+        note = "where it acts, its factor rounds differently"
+        landing = Landing("close", call, note, _IN_SCRIPT.format(call))
+    found = {"clipping.max_norm": landing}
+    if plan.clipping.skips_not_finite:
+        leave = "leave out optimizer.step() and scheduler.step() where the norm of the gradient is not finite"
+        found["clipping.skips_not_finite"] = Landing("exact", "", "", _IN_SCRIPT.format(leave))
+    else:
+        found["clipping.skips_not_finite"] = Landing("exact")
+    return found
 
 
 def _optimizer(optimizer: Optimizer) -> dict[str, Landing]:
@@ -85,7 +106,15 @@ def _optimizer(optimizer: Optimizer) -> dict[str, Landing]:
     outcome: Outcome = "approximate" if optimizer.name == "Muon" else "exact"
     found = {f"optimizer.{name}": _argument(name, value) for name, value in optimizer.arguments.items()}
     found["optimizer.name"] = Landing(outcome, what, "", _IN_SCRIPT.format(what))
-    found["optimizer.bias_correction"] = Landing("exact", what)
+    for field in ("bias_correction", "own_kernel", "spares_norms"):
+        found[f"optimizer.{field}"] = Landing("exact", what)
+    if optimizer.spares_norms:
+        groups = "leave biases and weights of norms out of weight decay, in a parameter group with weight_decay=0.0"
+        found["optimizer.spares_norms"] = Landing("exact", "", "", _IN_SCRIPT.format(groups))
+    if optimizer.own_kernel:
+        found["optimizer.own_kernel"] = Landing(
+            "close", what, "torch's optimizer rounds differently from DeepSpeed's"
+        )
     return found
 
 

@@ -38,9 +38,9 @@ class _Reader(Notes):
         on = self.facts.value("fsdp_on") is True and not deepspeed
         section = read_section(self) if on else None
         kind: Kind = "ddp" if section is None else "fsdp1" if section.version == 1 else "fsdp2"
+        self._elsewhere()
         if section is None:
             self._unread(deepspeed=deepspeed)
-        self._elsewhere()
         sharding = Sharding(partition="nothing", reshard_after_forward=False)
         each = self._reduces_each(kind)
         given: dict[str, Any] = self._of_arguments(kind, each=each) if self.whole else dict(_OPEN)
@@ -117,6 +117,12 @@ class _Reader(Notes):
             self.item(SECTION, "unsupported", _OTHER_FILE, "translate that file, or write the section here")
         if self.value(f"{SECTION}.xla") is True:
             self.item(f"{SECTION}.xla", "unsupported", "FSDP of PyTorch/XLA is not translated")
+        removed = {
+            name: spec for name, spec in self.config.table["keys"].items() if spec.get("status") == "removed"
+        }
+        for name, spec in removed.items():
+            note = f"transformers 5.24 has no such argument: {spec['replacement']} stands for it"
+            self.item(name, "rejected-by-source", note)
         if self.arguments.has("parallelism_config"):
             note = "the sizes of a ParallelismConfig are not read"
             action = "write the groups of ranks in the target yourself"
@@ -130,8 +136,13 @@ class _Reader(Notes):
             self.arguments.idle("it is off", "deepspeed")
         if not deepspeed and self.arguments.has("fsdp"):
             self.arguments.place("fsdp", "sharding.partition")
+        told = {item.key for item in self.arguments.items}
         for item in self.config.written:
-            if item.path.startswith(f"{SECTION}.") and item.entry.node.kind != "object":
+            if (
+                item.path.startswith(f"{SECTION}.")
+                and item.entry.node.kind != "object"
+                and item.path not in told
+            ):
                 self.item(item.path, "no-effect", _UNREAD)
         if isinstance(self.arguments.raw(SECTION), str):
             self.arguments.idle(_UNREAD, SECTION)

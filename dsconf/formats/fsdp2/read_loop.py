@@ -33,6 +33,16 @@ def read_batch(notes: Notes, steps: list[Event]) -> Batch:
     return Batch(micro=_micro(notes), accumulation=accumulation)
 
 
+def sized(batch: Batch, ranks: int | None, tensor: int) -> Batch:
+    """The sizes on a number of GPUs, where groups of `tensor` see the same data; None: any number."""
+    if ranks is None or ranks % tensor:
+        return batch
+    world, total = ranks // tensor, None
+    if isinstance(batch.micro, int) and isinstance(batch.accumulation, int):
+        total = batch.micro * batch.accumulation * world
+    return batch.model_copy(update={"world_size": world, "total": total})
+
+
 def _micro(notes: Notes) -> int | Unresolved | None:
     loaders = [event.made for event in notes.of_torch("DataLoader")]
     key = "DataLoader.batch_size"
@@ -168,8 +178,8 @@ def _modulus(test: Value) -> tuple[Value, cst.CSTNode] | None:
 # ---- gradients ------------------------------------------------------------------------------------------
 
 
-def read_clipping(notes: Notes) -> Clipping:
-    """The largest norm of the gradient."""
+def read_clipping(notes: Notes, steps: list[Event]) -> Clipping:
+    """The largest norm of the gradient; `steps` are the calls of the optimizer's step."""
     for event in notes.of_torch("clip_grad_value_"):
         note = "each gradient is clipped by itself, which no target does"
         value = event.made.argument("clip_value", 1) or Known(None)
@@ -190,7 +200,7 @@ def read_clipping(notes: Notes) -> Clipping:
     if any(other is not None and plain(other) != plain(norm) for other in others):
         notes.remark(key, "approximate", f"several calls; that at {notes.place(event.made.node)} is taken")
     found = notes.number(key, "clipping.max_norm", norm, event.made.node)
-    notes.conditional(key, event, "it is called")
+    notes.conditional(key, event, "it is called", steps)
     if isinstance(found, Unresolved):
         return Clipping(max_norm=found)
     return Clipping(max_norm=float(found) if math.isfinite(found) else None)

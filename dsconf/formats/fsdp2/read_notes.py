@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import libcst as cst
 from libcst.metadata import CodeRange
 
 from dsconf.formats.fsdp2.read_run import Event, Run, shown
-from dsconf.formats.fsdp2.read_values import UNKNOWN, Choice, Made, Op, Opaque, Value, called, plain, torch_name
+from dsconf.formats.fsdp2.read_values import Choice, Made, Op, Opaque, Value, called, plain, torch_name
 from dsconf.formats.outcome import Item, Outcome
 from dsconf.formats.reading import Default, Remark
 from dsconf.plan import Unresolved
@@ -104,11 +104,12 @@ class Notes:
             return found
         return self.open(key, field, value, node)
 
-    def conditional(self, key: str, event: Event, what: str) -> None:
-        """Say that a call is made under a condition that only a run determines."""
+    def conditional(self, key: str, event: Event, what: str, beside: Sequence[Event]) -> None:
+        """Say that a call is made under a condition that only a run determines, and that no other call has."""
+        shared = {id(condition.test) for other in beside for condition in other.conditions}
         for condition in event.conditions:
             test = self.text(condition.test)
-            if not _is_about_units(condition.test):
+            if id(condition.test) not in shared:
                 word = "where" if condition.holds else "unless"
                 self.remark(key, "exact", f"{self.place(event.made.node)}: {what} only {word} `{test}`")
 
@@ -122,17 +123,3 @@ def _node(value: Value) -> cst.CSTNode | None:
         case _:
             return None
 
-
-def _is_about_units(test: Value) -> bool:
-    """Whether a test picks modules, or asks whether there is one."""
-    match test:
-        case Made(node=_):
-            return called(test) in ("isinstance", "hasattr")
-        case Op(symbol=symbol, left=left, right=right):
-            if symbol in ("is", "is not") and (plain(left) is None or plain(right) is None):
-                return True
-            return symbol in ("in", "==", "not", "and", "or") and plain(left) is UNKNOWN and "__name__" in str(
-                getattr(left, "name", "")
-            )
-        case _:
-            return False

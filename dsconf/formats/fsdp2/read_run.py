@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -66,12 +66,6 @@ class Event(NamedTuple):
     """What the loops around it go over."""
 
 
-class _Ended(NamedTuple):
-    """Whether a block ended before its end, by return or the like."""
-
-    ended: bool
-
-
 @dataclass
 class _Frame:
     """A call of a function of the file."""
@@ -119,29 +113,40 @@ class Run:
 
     def _entries(self) -> None:
         named = _names(self.module)
-        for first in (True, False):  # then those that are only handed on, or call themselves
-            self._entries_of(self.module.body, named if first else {}, None)
+        self._functions(self.module.body, named, None)
+        for node in self._classes(self.module.body):
+            of = self._heap.get((0, node.name.value))
+            if isinstance(of, Class) and of.node is node:
+                self._methods(of, named)
+        # Those that are only handed on, or call themselves.
+        self._functions(self.module.body, {}, None)
 
-    def _entries_of(self, body: Sequence[cst.CSTNode], named: Mapping[str, int], owner: Instance | None) -> None:
+    def _functions(
+        self, body: Sequence[cst.CSTNode], named: Mapping[str, int], owner: Instance | None
+    ) -> None:
         for node in body:
-            if isinstance(node, cst.ClassDef) and owner is None:
-                of = self._heap.get((0, node.name.value))
-                if isinstance(of, Class) and of.node is node:
-                    self._class_entry(of, named)
-            elif isinstance(node, cst.FunctionDef):
+            if isinstance(node, cst.FunctionDef):
                 name = node.name.value
-                fresh = node not in self._followed and name not in self.skipped
-                if fresh and (not named.get(name) or (owner is not None and name == "__init__")):
+                if node not in self._followed and name not in self.skipped and not named.get(name):
                     function = Function(node, 0 if owner is None else owner.of.scope, owner)
                     self._follow(function, self._open_arguments(node, owner), {}, node)
             elif isinstance(node, cst.If | cst.Try):
-                self._entries_of(node.body.body, named, owner)
+                self._functions(node.body.body, named, owner)
 
-    def _class_entry(self, of: Class, named: Mapping[str, int]) -> None:
+    def _classes(self, body: Sequence[cst.CSTNode]) -> Iterator[cst.ClassDef]:
+        for node in body:
+            if isinstance(node, cst.ClassDef):
+                yield node
+            elif isinstance(node, cst.If | cst.Try):
+                yield from self._classes(node.body.body)
+
+    def _methods(self, of: Class, named: Mapping[str, int]) -> None:
+        """The methods that nobody calls, of the object that the file makes, or of one that is made elsewhere."""
         instance = self._instances.get(of.node)
         if instance is None:
             instance = self._instances[of.node] = Instance(of, self._scope(of.scope))
-        self._entries_of(of.node.body.body, named, instance)
+        self._functions(of.node.body.body, {**named, "__init__": 0}, instance)
+        self._functions(of.node.body.body, {}, instance)
 
     def _open_arguments(self, node: cst.FunctionDef, owner: Instance | None) -> list[Value]:
         params = node.params

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from dsconf.formats.fsdp2.read_loop import looks_at_norm, optimizer_steps, read_batch, read_clipping
+from dsconf.formats.fsdp2.read_loop import looks_at_norm, optimizer_steps, read_batch, read_clipping, sized
 from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_optimizer import made_optimizers, read_optimizer
 from dsconf.formats.fsdp2.read_parallel import read_parallelism
 from dsconf.formats.fsdp2.read_precision import read_precision
 from dsconf.formats.fsdp2.read_schedule import read_schedule
 from dsconf.formats.fsdp2.read_sharding import last_only, read_offload, read_sharding
-from dsconf.formats.fsdp2.read_units import Unit, read_wrapping, units
+from dsconf.formats.fsdp2.read_units import read_wrapping, units
 from dsconf.formats.fsdp2.read_values import called
 from dsconf.plan import Checkpoint, Plan
 
 _RECOMPUTES = ("checkpoint_wrapper", "apply_activation_checkpointing", "checkpoint", "checkpoint_sequential")
-_SAVES = {"save": "sharded", "async_save": "sharded"}
-
-
-class Sharded(NamedTuple):
-    """What the calls of fully_shard say."""
-
-    units: list[Unit]
 
 
 def read_script(notes: Notes) -> Plan:
@@ -30,18 +21,18 @@ def read_script(notes: Notes) -> Plan:
     found = units(notes)
     optimizers = made_optimizers(notes)
     steps = optimizer_steps(notes, optimizers)
-    sharding, launch = read_sharding(notes, found)
+    sharding, ranks = read_sharding(notes, found)
+    parallelism = read_parallelism(notes)
     plan = Plan(
-        batch=read_batch(notes, steps),
+        batch=sized(read_batch(notes, steps), ranks, parallelism.tensor),
         precision=read_precision(notes, found, sharding, last_only(notes)),
         sharding=sharding,
         offload=read_offload(notes, found),
         optimizer=read_optimizer(notes, optimizers),
         schedule=read_schedule(notes, steps),
-        clipping=read_clipping(notes),
+        clipping=read_clipping(notes, steps),
         wrapping=read_wrapping(notes, found),
-        parallelism=read_parallelism(notes),
-        launch=launch,
+        parallelism=parallelism,
         checkpoint=_checkpoint(notes),
         recompute=_recompute(notes),
     )

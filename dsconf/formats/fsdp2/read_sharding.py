@@ -9,7 +9,7 @@ from dsconf.formats.fsdp2.read_mesh import axes_of, ranks_of
 from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_units import REPLICATES, Unit
 from dsconf.formats.fsdp2.read_values import UNKNOWN, Known, Made, Value, called, choices, plain, torch_name
-from dsconf.plan import Launch, Offload, Sharding
+from dsconf.plan import Offload, Sharding
 
 _RESHARD = "fully_shard.reshard_after_forward"
 _MESH = "fully_shard.mesh"
@@ -65,8 +65,8 @@ def last_only(notes: Notes) -> bool:
     return False
 
 
-def read_sharding(notes: Notes, units: Sequence[Unit]) -> tuple[Sharding, Launch]:
-    """The partition with its groups, and the ranks where a mesh has their number."""
+def read_sharding(notes: Notes, units: Sequence[Unit]) -> tuple[Sharding, int | None]:
+    """The partition with its groups, and the number of ranks where a mesh has it."""
     last = last_only(notes)
     for event in notes.methods("set_reshard_after_backward"):
         value = event.made.argument("reshard_after_backward", 0)
@@ -74,13 +74,13 @@ def read_sharding(notes: Notes, units: Sequence[Unit]) -> tuple[Sharding, Launch
             note = "weights stay gathered until the last micro batch: no number changes"
             notes.say("set_reshard_after_backward", value, "exact", note)
     mesh, made = setting(units, "mesh", notes)
-    group, replicated, launch = _mesh(notes, mesh, made)
+    group, replicated, ranks = _mesh(notes, mesh, made)
     kinds = {called(unit.made) for unit in units}
     if replicated or kinds & {*REPLICATES}:
         name = next((kind for kind in sorted(kinds) if kind in REPLICATES), _MESH)
         notes.take(name, "sharding.partition", mesh if name == _MESH and mesh is not None else True)
         _no_sync(notes)
-        return Sharding(partition="nothing", reshard_after_forward=False), launch
+        return Sharding(partition="nothing", reshard_after_forward=False), ranks
     reshard = _reshard(notes, units)
     partition: _Partition = "parameters" if reshard else "optimizer" if last else "gradients"
     if last and reshard:
@@ -88,7 +88,7 @@ def read_sharding(notes: Notes, units: Sequence[Unit]) -> tuple[Sharding, Launch
         notes.remark(_SYNC, "approximate", note)
     return Sharding(
         partition=partition, reshard_after_forward=reshard, group=group, sums_gradients=_sums(notes)
-    ), launch
+    ), ranks
 
 
 def _no_sync(notes: Notes) -> None:
@@ -99,33 +99,33 @@ def _no_sync(notes: Notes) -> None:
 
 def _mesh(
     notes: Notes, mesh: Value | None, made: Made | None
-) -> tuple[int | None, bool, Launch]:
+) -> tuple[int | None, bool, int | None]:
     """The ranks of a group, whether nothing is divided, and the number of ranks."""
     if mesh is None or plain(mesh) is None:
-        return None, False, Launch()
+        return None, False, None
     axes = axes_of(mesh)
     node = made.node if made is not None else None
     if axes is None or not axes:
         note = "the mesh is known in a run only: one dimension over all ranks is assumed"
         notes.say(_MESH, mesh, "exact", note, node=node)
-        return None, False, Launch()
-    launch = Launch(world_size=ranks_of(mesh))
+        return None, False, None
+    ranks = ranks_of(mesh)
     if len(axes) == 1 or axes[0].size == 1:
         note = "one dimension: the state is divided over all its ranks"
         notes.say(_MESH, mesh, "exact", note)
-        return None, False, launch
+        return None, False, ranks
     shards = axes[-1].size
     if shards == 1:
-        return None, True, launch
+        return None, True, ranks
     if shards is None:
         note = (
             f"groups of ranks hold copies ({' x '.join(axis.name or '?' for axis in axes)}), whose size is known "
             "in a run only"
         )
         notes.say(_MESH, mesh, "needs-value", note, node=node, action="say how many ranks share one copy")
-        return None, False, launch
+        return None, False, ranks
     notes.take(_MESH, "sharding.group", mesh)
-    return shards, False, launch
+    return shards, False, ranks
 
 
 def _reshard(notes: Notes, units: Sequence[Unit]) -> bool | int:

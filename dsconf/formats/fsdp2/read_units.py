@@ -51,9 +51,17 @@ REPLICATES = ("replicate", "DistributedDataParallel")
 def units(notes: Notes) -> list[Unit]:
     """The calls that shard or replicate modules, in order."""
     events = list(notes.of_torch(*SHARDS, *REPLICATES))
-    targets = [(event, _target(event.made)) for event in events]
-    paths = {path_of(target) for _, target in targets if not isinstance(target, Seq)}
-    return [Unit(event, _kind(target, paths)) for event, target in targets]
+    targets = [_target(event.made) for event in events]
+    paths = {path_of(target) for target in targets if not isinstance(target, Seq)}
+    kinds = [_kind(target, paths) for target in targets]
+    roots = [target for kind, target in zip(kinds, targets, strict=True) if kind == "root"]
+    if not all(map(_is_layer, roots)):
+        # A layer of torch that the file makes is none beside a model.
+        kinds = [
+            "end" if kind == "root" and _is_layer(target) else kind
+            for kind, target in zip(kinds, targets, strict=True)
+        ]
+    return [Unit(event, kind) for event, kind in zip(events, kinds, strict=True)]
 
 
 def _target(made: Made) -> Value:
@@ -67,13 +75,12 @@ def _kind(target: Value, paths: set[Path]) -> Kind:
     if "[]" in path:
         return "part" if path[-1] != "[]" and path.index("[]") < len(path) - 1 else "block"
     above = any(other != path and path[: len(other)] == other for other in paths)
-    if above or isinstance(origin(target), Made) and torch_name(_function(origin(target))):
-        return "end"
-    return "root"
+    return "end" if above else "root"
 
 
-def _function(value: Value) -> Value | None:
-    return value.function if isinstance(value, Made) else None
+def _is_layer(target: Value) -> bool:
+    made = origin(target)
+    return isinstance(made, Made) and bool(torch_name(made.function))
 
 
 _INSIDE = frozenset(
@@ -114,8 +121,8 @@ def read_wrapping(notes: Notes, found: list[Unit]) -> Wrapping:
     blocks = [unit for unit in found if unit.kind == "block"]
     key = "fully_shard.module"
     if not blocks:
-        if any(unit.kind == "root" for unit in found):
-            root = next(unit for unit in found if unit.kind == "root")
+        root = next((unit for unit in found if unit.kind == "root" and called(unit.made) in SHARDS), None)
+        if root is not None:
             notes.take(key, "wrapping.root_only", _target(root.made))
             return Wrapping(root_only=True)
         return Wrapping()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+
 import libcst as cst
-from libcst.metadata import MetadataWrapper, PositionProvider
+from libcst.metadata import MetadataWrapper
 
 from dsconf.document.node import Span, line_starts
 from dsconf.document.source import Unusable
+from dsconf.formats.fsdp2.read_emitted import Emitted, read_emitted
+from dsconf.formats.fsdp2.read_known import recognise
 from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_run import Run
 from dsconf.formats.fsdp2.read_script import read_script
@@ -35,10 +39,16 @@ def _read(text: str, path: str) -> Reading:
         span = Span(start, start + 1)
         place = f"{error.raw_line}:{error.raw_column + 1}"
         raise Unusable(_RULE, f"it does not parse as Python 3 ({place})", span, text) from None
-    notes = Notes(Run(wrapper.module), wrapper.resolve(PositionProvider))
-    if not any(notes.of_torch(*SHARDS, *REPLICATES)):
+    known = recognise(ast.parse(text))
+    notes = Notes(Run(wrapper.module, frozenset(known.functions)), wrapper)
+    if "parallelize" not in known.functions and not any(notes.of_torch(*SHARDS, *REPLICATES)):
         raise Unusable(_RULE, _nothing(notes), None, text)
     plan = read_script(notes)
+    if known.functions:
+        plan = read_emitted(Emitted(notes, known), plan)
+        for name in known.edited:
+            note = f"dsconf writes {name} otherwise: it is read as any other code"
+            notes.say(name, f"def {name}", "exact", note)
     return Reading(
         plan,
         notes.fields,

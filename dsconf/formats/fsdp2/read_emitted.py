@@ -10,7 +10,6 @@ from dsconf.formats.fsdp2.read_known import Known
 from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_parallel import read_styles
 from dsconf.formats.fsdp2.read_values import UNKNOWN, Table, Value, dtype_of, plain
-from dsconf.formats.fsdp2.write_schedule import SCHEDULE_FIELDS
 from dsconf.plan import (
     OPTIMIZERS,
     Batch,
@@ -27,11 +26,43 @@ from dsconf.plan import (
     Schedule,
     Sharding,
     TorchSchedule,
+    TrainerSchedule,
     Unresolved,
     Warmup,
     WarmupCosine,
     Wrapping,
 )
+
+_SCHEDULES = {
+    "warmup": {
+        "WARMUP_MIN_LR": "min_lr",
+        "WARMUP_MAX_LR": "max_lr",
+        "WARMUP_STEPS": "warmup_steps",
+        "TOTAL_STEPS": "total_steps",
+    },
+    "warmup_cosine": {
+        "WARMUP_MIN_RATIO": "min_ratio",
+        "COS_MIN_RATIO": "final_ratio",
+        "WARMUP_STEPS": "warmup_steps",
+        "TOTAL_STEPS": "total_steps",
+    },
+    "one_cycle": {
+        "MIN_LR": "min_lr",
+        "MAX_LR": "max_lr",
+        "FIRST_STEPS": "first_steps",
+        "SECOND_STEPS": "second_steps",
+        "FIRST_STAIRS": "first_stairs",
+        "SECOND_STAIRS": "second_stairs",
+        "DECAY_STEPS": "decay_steps",
+        "DECAY_RATE": "decay",
+        "MIN_MOMENTUM": "momentum.low",
+        "MAX_MOMENTUM": "momentum.high",
+        "MOMENTUM_DECAY_RATE": "momentum.decay",
+    },
+    "range_test": {"MIN_LR": "min_lr", "INTERVAL": "interval", "RATE": "rate"},
+    "trainer_schedule": {"WARMUP_STEPS": "warmup_steps", "TOTAL_STEPS": "total_steps"},
+}
+"""By part the field of the schedule that each constant goes to."""
 
 
 class Emitted:
@@ -87,7 +118,9 @@ class Emitted:
             return Unresolved(key=source)
         value = self.value(constant)
         found = dtype_of(value)
-        if found is not None and source == constant:
+        if found is None and value is not None:
+            return self.notes.open(constant, field, value)
+        if source == constant:
             self.notes.take(constant, field, value)
         return found
 
@@ -101,24 +134,32 @@ def read_emitted(emitted: Emitted, plan: Plan) -> Plan:
         update["wrapping"] = _wrapping(emitted)
         update["parallelism"] = _parallelism(emitted)
         update["precision"] = _precision(emitted, plan)
+        update["recompute"] = _flag(emitted, "RECOMPUTED", "checkpoint_wrapper", "recompute") or None
     if emitted.has("build_optimizer"):
         update["optimizer"] = _optimizer(emitted)
     if emitted.has("build_scheduler"):
         update["schedule"] = _schedule(emitted)
     update["batch"] = _batch(emitted, plan, update.get("parallelism", plan.parallelism).tensor)
     if emitted.has("train_step"):
-        norm = emitted.get("CLIP_NORM", "clipping.max_norm") if emitted.on("CLIPPED") else None
-        update["clipping"] = Clipping(max_norm=float(norm) if isinstance(norm, int) else norm)
+        update["clipping"] = _clipping(emitted)
     return plan.model_copy(update=update)
+
+
+def _clipping(emitted: Emitted) -> Clipping:
+    norm = emitted.get("CLIP_NORM", "clipping.max_norm") if emitted.on("CLIPPED") else None
+    skips = emitted.on("SKIPS")
+    emitted.notes.take("math.isfinite(grad_norm)", "clipping.skips_not_finite", skips)
+    return Clipping(max_norm=float(norm) if isinstance(norm, int) else norm, skips_not_finite=skips)
 
 
 def _batch(emitted: Emitted, plan: Plan, tensor: int) -> Batch:
     found = plan.batch.model_dump()
-    micro = emitted.notes.run.constant("MICRO_BATCH_SIZE")
-    size = plain(micro)
-    if isinstance(size, int) and micro is not None:
-        emitted.notes.take("MICRO_BATCH_SIZE", "batch.micro", micro)
-        found["micro"] = size
+    for name, constant in (("micro", "MICRO_BATCH_SIZE"), ("total", "TRAIN_BATCH_SIZE")):
+        value = emitted.notes.run.constant(constant)
+        size = plain(value)
+        if isinstance(size, int) and value is not None:
+            emitted.notes.take(constant, f"batch.{name}", value)
+            found[name] = size
     if emitted.has("train_step"):
         found["accumulation"] = emitted.get("GRADIENT_ACCUMULATION_STEPS", "batch.accumulation")
     if emitted.has("parallelize"):
@@ -146,6 +187,7 @@ def _sharding(emitted: Emitted) -> Sharding:
             "partition": partition,
             "reshard_after_forward": reshard if isinstance(reshard, bool | int) else True,
             "group": emitted.get("GROUP_SIZE", "sharding.group") if emitted.on("GROUPED") else None,
+            "own_linear": False,
             "sums_gradients": _flag(emitted, "SUMMED", "set_gradient_divide_factor", "sharding.sums_gradients"),
         }
     )
@@ -168,8 +210,10 @@ def _offload(emitted: Emitted) -> Offload:
 
 def _wrapping(emitted: Emitted) -> Wrapping:
     classes = emitted.get("BLOCK_CLASSES", "wrapping.block_classes") if emitted.on("NAMED_BLOCKS") else ()
+    least = emitted.get("MIN_PARAMS", "wrapping.min_params") if emitted.on("SIZED_BLOCKS") else None
     return Wrapping(
         block_classes=tuple(map(str, classes)) if isinstance(classes, tuple) else (),
+        min_params=least if isinstance(least, int) else None,
         separate_ends=_flag(emitted, "SEPARATE_ENDS", "find_units", "wrapping.separate_ends"),
         root_only=_flag(emitted, "ROOT_ONLY", "fully_shard(model)", "wrapping.root_only"),
         unused_parameters=_flag(
@@ -185,7 +229,7 @@ def _parallelism(emitted: Emitted) -> Parallelism:
     styles: dict[str, dict[str, str]] = {}
     for name, constant in (("block_styles", "BLOCK_STYLES"), ("root_styles", "ROOT_STYLES")):
         table = emitted.value(constant)
-        styles[name] = read_styles(emitted.notes, constant, table) if isinstance(table, Table) else {}
+        styles[name] = read_styles(emitted.notes, constant, table, f"parallelism.{name}") if isinstance(table, Table) else {}
     return Parallelism(tensor=size if isinstance(size, int) else 1, **styles)
 
 
@@ -215,6 +259,10 @@ def _precision(emitted: Emitted, plan: Plan) -> Precision:
     }
     if mixed and masters == "fp32":
         found["rounded_masters"] = emitted.on("ROUNDED_MASTERS")
+    if mixed:
+        casts = "all" if emitted.on("UNITS_CAST") else "model" if emitted.on("ROOT_CASTS") else "none"
+        emitted.notes.take("MixedPrecisionPolicy.cast_forward_inputs", "precision.units_cast", casts != "none")
+        found["units_cast"] = casts
     if emitted.on("AUTOCAST"):
         found["autocast"] = emitted.dtype("AUTOCAST_DTYPE", "precision.autocast")
     found["casts_inputs"] = _flag(emitted, "INPUTS_CAST", "cast_inputs", "precision.casts_inputs")
@@ -305,7 +353,7 @@ def _schedule(emitted: Emitted) -> Schedule | None:
         return TorchSchedule(name=name, arguments=listed)
     found = {
         field: emitted.get(constant, f"schedule.{field}")
-        for constant, field in SCHEDULE_FIELDS[part].items()
+        for constant, field in _SCHEDULES[part].items()
         if emitted.known.state.constants.get(constant)
     }
     shape = "linear" if emitted.on("LINEAR") else "log"
@@ -323,6 +371,16 @@ def _schedule(emitted: Emitted) -> Schedule | None:
             low, high, decay = (found.pop(f"momentum.{each}", 0.0) for each in ("low", "high", "decay"))
             momentum = Momentum(low=low, high=high, decay=decay) if moves else None
             return OneCycle.model_validate({**found, "momentum": momentum})
+        case "trainer_schedule":
+            return _of_trainer(emitted, found)
         case _:
             emitted.notes.take(key, "schedule.name", "LRRangeTest")
             return RangeTest.model_validate({**found, "staircase": emitted.on("STAIRCASE")})
+
+
+def _of_trainer(emitted: Emitted, found: dict[str, Any]) -> TrainerSchedule:
+    name = "constant_with_warmup" if emitted.on("WARMED_UP") else "constant"
+    if emitted.on("FALLS"):
+        name = "cosine" if emitted.on("COSINE") else "linear"
+    emitted.notes.take("build_scheduler", "schedule.name", name)
+    return TrainerSchedule.model_validate({"warmup_steps": 0, **found, "name": name})

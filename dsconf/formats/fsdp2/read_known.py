@@ -204,7 +204,8 @@ class _Match:
     def _constant(self, name: str, node: ast.expr, state: State) -> Iterator[State]:
         if isinstance(node, ast.Name) and node.id == name.lower() and node.id not in self.parameters:
             return
-        yield from _with_constant(state, name, ast.unparse(node))
+        if not any(isinstance(part, ast.Call) for part in ast.walk(node)):
+            yield from _with_constant(state, name, ast.unparse(node))
 
 
 def _names(node: ast.FunctionDef) -> list[str]:

@@ -186,12 +186,13 @@ def read_clipping(notes: Notes, steps: list[Event]) -> Clipping:
         notes.say("clip_grad_value_.clip_value", value, "unsupported", note, node=event.made.node)
     calls = [*notes.of_torch(_CLIP, "clip_grads_with_norm_"), *notes.methods(_CLIP)]
     if not calls:
-        return Clipping()
+        return Clipping(skips_not_finite=_skips(notes, steps))
     event, key = calls[0], f"{_CLIP}.max_norm"
     place = 0 if isinstance(event.made.function, Attr) else 1
     norm = event.made.argument("max_norm", place)
+    skips = _skips(notes, steps)
     if norm is None:
-        return Clipping()
+        return Clipping(skips_not_finite=skips)
     kind = event.made.argument("norm_type", place + 1)
     if kind is not None and plain(kind) not in (2, 2.0):
         note = "the target clips by the 2-norm"
@@ -202,22 +203,26 @@ def read_clipping(notes: Notes, steps: list[Event]) -> Clipping:
     found = notes.number(key, "clipping.max_norm", norm, event.made.node)
     notes.conditional(key, event, "it is called", steps)
     if isinstance(found, Unresolved):
-        return Clipping(max_norm=found)
-    return Clipping(max_norm=float(found) if math.isfinite(found) else None)
+        return Clipping(max_norm=found, skips_not_finite=skips)
+    norm_ = float(found) if math.isfinite(found) else None
+    return Clipping(max_norm=norm_, skips_not_finite=skips)
 
 
-def looks_at_norm(notes: Notes, steps: list[Event]) -> bool:
-    """Whether a step is left out where the gradient is not finite; says so where it is taken all the same."""
-    scaled = any(called(event.made) == "step" and event.made.args for event in notes.methods("step"))
-    raises = any(
-        plain(event.made.argument("error_if_nonfinite", 3)) is True for event in notes.of_torch(_CLIP)
+def _skips(notes: Notes, steps: list[Event]) -> bool | None:
+    """Whether a step is left out where the gradient is not finite; None where no step is seen."""
+    by_scaler = any(
+        event.made.args and isinstance(event.made.function, Attr) and called(event.made) == "step"
+        for event in steps
     )
     checked = any(_asks_finite(condition.test) for step in steps for condition in step.conditions)
-    if scaled or raises or checked:
+    key, field = "torch.isfinite", "clipping.skips_not_finite"
+    if checked or by_scaler:
+        notes.take("GradScaler.step" if by_scaler else key, field, True)
         return True
-    if steps:
-        note = "no check of the gradients: a step is taken with infinities, too, where the target leaves it out"
-        notes.say("optimizer.step", None, "exact", note, node=steps[0].made.node, written=False)
+    if not steps:
+        return None
+    note = f"{notes.place(steps[0].made.node)}: no test of the gradients: a step is taken whatever they are"
+    notes.default(key, field, False, note)
     return False
 
 

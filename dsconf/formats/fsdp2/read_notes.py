@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import libcst as cst
-from libcst.metadata import CodeRange
+from libcst.metadata import MetadataWrapper, PositionProvider
 
 from dsconf.formats.fsdp2.read_run import Event, Run, shown
 from dsconf.formats.fsdp2.read_values import Choice, Made, Op, Opaque, Value, called, plain, torch_name
@@ -20,9 +20,9 @@ _LONGEST = 60
 class Notes:
     """A file that was followed, and what is said of its settings while they are read."""
 
-    def __init__(self, run: Run, places: Mapping[cst.CSTNode, CodeRange]) -> None:
+    def __init__(self, run: Run, wrapper: MetadataWrapper) -> None:
         self.run = run
-        self.places = places
+        self._wrapper = wrapper
         self.fields: dict[str, str] = {}
         self.written: dict[str, object] = {}
         self.items: list[Item] = []
@@ -45,7 +45,8 @@ class Notes:
 
     def place(self, node: cst.CSTNode | None) -> str:
         """The line and the column of a piece of code, from 1."""
-        found = self.places.get(node) if node is not None else None
+        places = self._wrapper.resolve(PositionProvider)
+        found = places.get(node) if node is not None else None
         return f"{found.start.line}:{found.start.column + 1}" if found is not None else "?"
 
     def text(self, value: Value | None) -> str:

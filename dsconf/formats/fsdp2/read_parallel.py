@@ -39,25 +39,34 @@ def read_parallelism(notes: Notes) -> Parallelism:
     for made in calls:
         target, plan = made.argument("module", 0), made.argument("parallelize_plan", 2)
         in_block = target is not None and "[]" in path_of(target)
-        _styles(notes, made, plan, blocks if in_block else root)
+        if in_block:
+            blocks |= _styles(notes, made, plan, "parallelism.block_styles")
+        else:
+            root |= _styles(notes, made, plan, "parallelism.root_styles")
     return Parallelism(tensor=size, block_styles=blocks, root_styles=root)
 
 
-def _styles(notes: Notes, made: Made, plan: Value | None, into: dict[str, str]) -> None:
-    if not isinstance(plan, Table) or plan.open is not None:
-        note = "the plan of the layers is known in a run only"
-        notes.say(f"{_KEY}.parallelize_plan", plan or "", "needs-value", note, node=made.node)
-        return
+def _styles(notes: Notes, made: Made, plan: Value | None, field: str) -> dict[str, str]:
+    if isinstance(plan, Table) and plan.open is None:
+        return read_styles(notes, _KEY, plan, field)
+    note = "the plan of the layers is known in a run only"
+    notes.say(f"{_KEY}.parallelize_plan", notes.text(plan), "needs-value", note, node=made.node)
+    return {}
+
+
+def read_styles(notes: Notes, key: str, plan: Table, field: str) -> dict[str, str]:
+    """The styles of a plan by path; says which ones are not translated."""
+    found = {}
     for path, style in plan.items.items():
         name = _style(style)
-        key = f"{_KEY}.{path}"
         if name is None:
+            node = style.node if isinstance(style, Made) else None
             note = f"`{notes.text(style)}` is none of the styles that are translated"
-            notes.say(key, style, "unsupported", note, node=made.node)
+            notes.say(f"{key}.{path}", style, "unsupported", note, node=node)
         else:
-            field = "parallelism.block_styles" if into is not None else ""
-            notes.take(key, field, notes.text(style))
-            into[str(path)] = name
+            notes.take(f"{key}.{path}", field, notes.text(style))
+            found[str(path)] = name
+    return found
 
 
 def _style(style: Value) -> str | None:

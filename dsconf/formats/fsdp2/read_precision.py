@@ -55,7 +55,7 @@ def read_precision(notes: Notes, units: Sequence[Unit], sharding: Sharding, last
         "reduce": reduce,
         "accumulate": accumulate,
         "masters": weights.dtype,
-        "casts_inputs": casts and compute != "fp32",
+        "units_cast": "all" if casts and compute != "fp32" else "none",
         "autocast": _autocast(notes),
         "scaling": _scaling(notes),
     }
@@ -143,7 +143,7 @@ def _output(notes: Notes, policy: Made) -> None:
 
 def _casts(notes: Notes, policy: Made, compute: object) -> bool:
     value = policy.argument("cast_forward_inputs", 3)
-    key, field = f"{_POLICY}.cast_forward_inputs", "precision.casts_inputs"
+    key, field = f"{_POLICY}.cast_forward_inputs", "precision.units_cast"
     casts = True if value is None else plain(value)
     if casts is UNKNOWN and value is not None:
         note = "it is known in a run only: True is assumed"
@@ -157,7 +157,6 @@ def _casts(notes: Notes, policy: Made, compute: object) -> bool:
         notes.default(key, field, True, "PyTorch's default")
     else:
         notes.take(key, field, True)
-    notes.remark(key, "approximate", "each unit casts its floating-point inputs, rotary tables and masks included")
     return True
 
 

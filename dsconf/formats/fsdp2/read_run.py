@@ -116,7 +116,7 @@ class Run:
         self._functions(self.module.body, named, None)
         for node in self._classes(self.module.body):
             of = self._heap.get((0, node.name.value))
-            if isinstance(of, Class) and of.node is node:
+            if isinstance(of, Class) and of.node is node and node.name.value not in self.skipped:
                 self._methods(of, named)
         # Those that are only handed on, or call themselves.
         self._functions(self.module.body, {}, None)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dsconf.formats.fsdp2.read_loop import looks_at_norm, optimizer_steps, read_batch, read_clipping, sized
+from dsconf.formats.fsdp2.read_loop import optimizer_steps, read_batch, read_clipping, sized
 from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_optimizer import made_optimizers, read_optimizer
 from dsconf.formats.fsdp2.read_parallel import read_parallelism
 from dsconf.formats.fsdp2.read_precision import read_precision
 from dsconf.formats.fsdp2.read_schedule import read_schedule
 from dsconf.formats.fsdp2.read_sharding import last_only, read_offload, read_sharding
-from dsconf.formats.fsdp2.read_units import read_wrapping, units
+from dsconf.formats.fsdp2.read_units import Unit, read_wrapping, units
 from dsconf.formats.fsdp2.read_values import called
 from dsconf.plan import Checkpoint, Plan
 
@@ -17,28 +17,34 @@ _RECOMPUTES = ("checkpoint_wrapper", "apply_activation_checkpointing", "checkpoi
 
 
 def read_script(notes: Notes) -> Plan:
-    """The Plan of the calls of a file, of which at least one shards or replicates a model."""
+    """The Plan of the calls of a file; without a call that shards a model it is that of the training loop."""
     found = units(notes)
     optimizers = made_optimizers(notes)
     steps = optimizer_steps(notes, optimizers)
-    sharding, ranks = read_sharding(notes, found)
-    parallelism = read_parallelism(notes)
     plan = Plan(
-        batch=sized(read_batch(notes, steps), ranks, parallelism.tensor),
-        precision=read_precision(notes, found, sharding, last_only(notes)),
-        sharding=sharding,
-        offload=read_offload(notes, found),
+        batch=read_batch(notes, steps),
         optimizer=read_optimizer(notes, optimizers),
         schedule=read_schedule(notes, steps),
         clipping=read_clipping(notes, steps),
-        wrapping=read_wrapping(notes, found),
-        parallelism=parallelism,
         checkpoint=_checkpoint(notes),
         recompute=_recompute(notes),
     )
-    looks_at_norm(notes, steps)
     _others(notes)
-    return plan
+    return _sharded(notes, found, plan) if found else plan
+
+
+def _sharded(notes: Notes, found: list[Unit], plan: Plan) -> Plan:
+    sharding, ranks = read_sharding(notes, found)
+    parallelism = read_parallelism(notes)
+    update = {
+        "batch": sized(plan.batch, ranks, parallelism.tensor),
+        "precision": read_precision(notes, found, sharding, last_only(notes)),
+        "sharding": sharding,
+        "offload": read_offload(notes, found),
+        "wrapping": read_wrapping(notes, found),
+        "parallelism": parallelism,
+    }
+    return plan.model_copy(update=update)
 
 
 def _recompute(notes: Notes) -> bool | None:

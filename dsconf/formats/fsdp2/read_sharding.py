@@ -80,14 +80,18 @@ def read_sharding(notes: Notes, units: Sequence[Unit]) -> tuple[Sharding, int | 
         name = next((kind for kind in sorted(kinds) if kind in REPLICATES), _MESH)
         notes.take(name, "sharding.partition", mesh if name == _MESH and mesh is not None else True)
         _no_sync(notes)
-        return Sharding(partition="nothing", reshard_after_forward=False), ranks
+        return Sharding(partition="nothing", reshard_after_forward=False, own_linear=False), ranks
     reshard = _reshard(notes, units)
     partition: _Partition = "parameters" if reshard else "optimizer" if last else "gradients"
     if last and reshard:
         note = "gradients are held whole until the last micro batch, and added up in the dtype of the reduction"
         notes.remark(_SYNC, "approximate", note)
     return Sharding(
-        partition=partition, reshard_after_forward=reshard, group=group, sums_gradients=_sums(notes)
+        partition=partition,
+        reshard_after_forward=reshard,
+        group=group,
+        sums_gradients=_sums(notes),
+        own_linear=False,
     ), ranks
 
 

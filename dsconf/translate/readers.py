@@ -15,10 +15,23 @@ from dsconf.lint.beside import NAMED_BY
 from dsconf.lint.consumer import config_of
 from dsconf.translate.told import Held, Told, with_values
 
+_DISTRIBUTES = ("fully_shard", "DistributedDataParallel", "replicate")
+
 
 def _room(name: str) -> Any:
     """A module of the room of a format, which is read only where a file needs it."""
     return import_module(f"dsconf.formats.{name}")
+
+
+def is_code(path: str, text: str) -> bool:
+    """Whether a file is Python code that distributes a model itself, by a name in it; others may hold a config."""
+    return path.endswith(".py") and any(name in text for name in _DISTRIBUTES)
+
+
+def read_code(path: str, text: str) -> Reading:
+    """Read FSDP2 code. Raises Unusable where it is none."""
+    reading: Reading = _room("fsdp2.read").read(text, path)
+    return reading
 
 
 def _read_deepspeed(config: Config) -> Reading:

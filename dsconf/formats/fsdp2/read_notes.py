@@ -69,7 +69,9 @@ class Notes:
     def open(self, key: str, field: str, value: Value, node: cst.CSTNode | None = None) -> Unresolved:
         """A setting whose value only a run determines."""
         self.take(key, field, value)
-        self.remark(key, "exact", f"{self.place(node or _node(value))}: `{self.text(value)}` is known in a run only")
+        self.remark(
+            key, "exact", f"{self.place(node or _node(value))}: `{self.text(value)}` is known in a run only"
+        )
         return Unresolved(key=key)
 
     def remark(self, key: str, outcome: Outcome, note: str) -> None:
@@ -123,4 +125,3 @@ def _node(value: Value) -> cst.CSTNode | None:
             return _node(test)
         case _:
             return None
-

@@ -388,9 +388,7 @@ class Run:
                 pass
 
     def _assign_attribute(self, owner: Value, name: str, value: Value, node: cst.CSTNode) -> None:
-        if isinstance(owner, Instance):
-            self._heap[(owner.scope, name)] = value
-        elif isinstance(owner, Class):
+        if isinstance(owner, Instance) or isinstance(owner, Class):
             self._heap[(owner.scope, name)] = value
         else:
             self._record(Made(Ref("setattr"), (owner, Known(name), value), {}, node))
@@ -431,7 +429,9 @@ class Run:
                 return self._unary(sign, self.value(inner), node)
             case cst.BooleanOperation(left=left, operator=sign, right=right):
                 return self._boolean(self.value(left), isinstance(sign, cst.And), right, node)
-            case cst.Comparison(left=left, comparisons=[cst.ComparisonTarget(operator=sign, comparator=right)]):
+            case cst.Comparison(
+                left=left, comparisons=[cst.ComparisonTarget(operator=sign, comparator=right)]
+            ):
                 first, second = self.value(left), self.value(right)
                 return fold(sign, first, second) or Op(symbol_of(sign), first, second, node)
             case cst.IfExp(test=test, body=body, orelse=orelse):
@@ -654,7 +654,9 @@ class Run:
             case Class():
                 return self._instance(function, args, keywords, node, more)
             case Made(function=Ref(name="functools.partial"), args=(inner, *first), keywords=given):
-                return self._called(inner, [*first, *args], {**given, **keywords}, node, more or function.open)
+                return self._called(
+                    inner, [*first, *args], {**given, **keywords}, node, more or function.open
+                )
             case Choice(test=test, yes=yes, no=no):
                 return merged(
                     test,
@@ -844,8 +846,44 @@ def _counted(body: cst.BaseSuite) -> set[str]:
 
 
 _BUILTIN: frozenset[str] = frozenset(
-    "abs all any bool dict enumerate filter float getattr hasattr id int isinstance issubclass iter len list map max "
-    "min next open print range reversed round set setattr sorted str sum super tuple type vars zip".split()
+    [
+        "abs",
+        "all",
+        "any",
+        "bool",
+        "dict",
+        "enumerate",
+        "filter",
+        "float",
+        "getattr",
+        "hasattr",
+        "id",
+        "int",
+        "isinstance",
+        "issubclass",
+        "iter",
+        "len",
+        "list",
+        "map",
+        "max",
+        "min",
+        "next",
+        "open",
+        "print",
+        "range",
+        "reversed",
+        "round",
+        "set",
+        "setattr",
+        "sorted",
+        "str",
+        "sum",
+        "super",
+        "tuple",
+        "type",
+        "vars",
+        "zip",
+    ]
 )
 
 

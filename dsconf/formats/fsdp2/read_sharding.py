@@ -84,7 +84,9 @@ def read_sharding(notes: Notes, units: Sequence[Unit]) -> tuple[Sharding, int | 
     reshard = _reshard(notes, units)
     partition: _Partition = "parameters" if reshard else "optimizer" if last else "gradients"
     if last and reshard:
-        note = "gradients are held whole until the last micro batch, and added up in the dtype of the reduction"
+        note = (
+            "gradients are held whole until the last micro batch, and added up in the dtype of the reduction"
+        )
         notes.remark(_SYNC, "approximate", note)
     return Sharding(
         partition=partition,
@@ -101,9 +103,7 @@ def _no_sync(notes: Notes) -> None:
         notes.say("no_sync", True, "exact", note, node=event.made.node)
 
 
-def _mesh(
-    notes: Notes, mesh: Value | None, made: Made | None
-) -> tuple[int | None, bool, int | None]:
+def _mesh(notes: Notes, mesh: Value | None, made: Made | None) -> tuple[int | None, bool, int | None]:
     """The ranks of a group, whether nothing is divided, and the number of ranks."""
     if mesh is None or plain(mesh) is None:
         return None, False, None

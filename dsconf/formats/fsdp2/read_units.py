@@ -84,7 +84,17 @@ def _is_layer(target: Value) -> bool:
 
 
 _INSIDE = frozenset(
-    "modules children named_modules named_children values items get_submodule parameters named_parameters".split()
+    [
+        "modules",
+        "children",
+        "named_modules",
+        "named_children",
+        "values",
+        "items",
+        "get_submodule",
+        "parameters",
+        "named_parameters",
+    ]
 )
 
 
@@ -168,7 +178,9 @@ def _asked(test: Value) -> Iterator[str]:
         case Op(symbol="and" | "or", left=left, right=right):
             yield from _asked(left)
             yield from _asked(right)
-        case Op(symbol="==" | "in" | "is", left=Attr(base=base, name="__name__"), right=right) if _is_type(base):
+        case Op(symbol="==" | "in" | "is", left=Attr(base=base, name="__name__"), right=right) if _is_type(
+            base
+        ):
             names = plain(right)
             yield from (names,) if isinstance(names, str) else names if names is not UNKNOWN else ()
         case Op(symbol="==" | "in" | "is", left=left, right=right) if _is_type(left):

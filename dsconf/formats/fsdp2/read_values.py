@@ -209,10 +209,32 @@ def choices(value: Value | None) -> Iterator[Value]:
 
 
 _SAME_MODULE = frozenset(
-    "to cuda cpu float half bfloat16 double train eval requires_grad_ to_empty apply compile module".split()
+    [
+        "to",
+        "cuda",
+        "cpu",
+        "float",
+        "half",
+        "bfloat16",
+        "double",
+        "train",
+        "eval",
+        "requires_grad_",
+        "to_empty",
+        "apply",
+        "compile",
+        "module",
+    ]
 )
 _WRAPPERS = frozenset(
-    "compile fully_shard replicate DistributedDataParallel parallelize_module checkpoint_wrapper".split()
+    [
+        "compile",
+        "fully_shard",
+        "replicate",
+        "DistributedDataParallel",
+        "parallelize_module",
+        "checkpoint_wrapper",
+    ]
 )
 
 

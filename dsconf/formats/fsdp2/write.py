@@ -83,7 +83,9 @@ class _Writer(Draft):
             label = self.labels["batch.total"]
             self.constants["TRAIN_BATCH_SIZE"] = Constant(str(batch.total), label, kept=True)
         if isinstance(batch.micro, int):
-            self.constants["MICRO_BATCH_SIZE"] = Constant(str(batch.micro), self.labels["batch.micro"], kept=True)
+            self.constants["MICRO_BATCH_SIZE"] = Constant(
+                str(batch.micro), self.labels["batch.micro"], kept=True
+            )
         self.set(
             "GRADIENT_ACCUMULATION_STEPS",
             "batch.accumulation",

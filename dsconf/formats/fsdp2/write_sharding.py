@@ -47,6 +47,14 @@ def write_units(draft: Draft) -> None:
         "modules with more parameters than that are units" if sized else "the classes of the units are given"
     )
     draft.landings["wrapping.min_params"] = Landing("exact" if sized else "no-effect", "find_blocks()", size)
+    ends = draft.flags["SEPARATE_ENDS"]
+    draft.landings["wrapping.separate_ends"] = Landing(
+        "exact" if ends == wrapping.separate_ends else "close",
+        "find_units()" if ends else "",
+        ""
+        if ends == wrapping.separate_ends
+        else "embeddings and heads belong to the root: no number changes",
+    )
     draft.landings["wrapping.root_only"] = Landing("exact", "fully_shard(model) alone" if root else "")
     if draft.plan.recompute is None:
         return

@@ -18,7 +18,7 @@ from dsconf.formats.fsdp2.read_values import (
     is_parameters,
     plain,
 )
-from dsconf.plan import OPTIMIZERS, Optimizer, Unresolved
+from dsconf.plan import OPTIMIZERS, Optimizer
 
 TORCH = [name for name in OPTIMIZERS if name not in ("Lion", "Muon")]
 _FIRST = {
@@ -154,4 +154,3 @@ def _groups(params: Value | None) -> list[Table] | None:
             return [item for item in items if isinstance(item, Table)]
         case _:
             return None
-

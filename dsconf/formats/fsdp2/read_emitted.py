@@ -6,10 +6,11 @@ from typing import Any
 
 import libcst as cst
 
+from dsconf.formats.fsdp2.read_dtypes import dtype_of
 from dsconf.formats.fsdp2.read_known import Known
 from dsconf.formats.fsdp2.read_notes import Notes
-from dsconf.formats.fsdp2.read_parallel import read_styles
-from dsconf.formats.fsdp2.read_values import UNKNOWN, Table, Value, dtype_of, plain
+from dsconf.formats.fsdp2.read_styles import read_styles
+from dsconf.formats.fsdp2.read_values import UNKNOWN, Table, Value, plain
 from dsconf.plan import (
     OPTIMIZERS,
     Batch,

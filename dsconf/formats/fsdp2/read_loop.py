@@ -7,7 +7,7 @@ import math
 import libcst as cst
 
 from dsconf.formats.fsdp2.read_notes import Notes
-from dsconf.formats.fsdp2.read_run import Event
+from dsconf.formats.fsdp2.read_scopes import Event
 from dsconf.formats.fsdp2.read_values import (
     Attr,
     Instance,
@@ -83,7 +83,7 @@ def _accumulation(notes: Notes, steps: list[Event]) -> int | Unresolved | None:
     if every is not None:
         count = _count(notes, *every)
         node = backwards[0].made.node if backwards else None
-        note = "the loss is not divided by it: the gradients of the micro batches add up, where the target has their mean"
+        note = "the loss is not divided by it: gradients of micro batches add up, where the target has their mean"
         notes.remark(next(reversed(notes.fields)), "approximate", f"{notes.place(node)}: {note}")
         return count
     if not backwards or not steps:

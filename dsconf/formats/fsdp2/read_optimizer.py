@@ -86,7 +86,8 @@ def read_optimizer(notes: Notes, found: list[Made]) -> Optimizer | None:
     if name not in TORCH:
         note = f"`{notes.text(first)}` is no class of torch.optim that is translated"
         outcome: Any = "unsupported" if name or isinstance(first.function, Ref) else "needs-value"
-        notes.say("optimizer", notes.text(_class(first)), outcome, note, node=first.node)
+        action = "name the class in the code" if outcome == "needs-value" else None
+        notes.say("optimizer", notes.text(_class(first)), outcome, note, action=action, node=first.node)
         return None
     notes.take(name, "optimizer.name", f"torch.optim.{name}")
     return Optimizer(name=name, arguments=_arguments(notes, first, name))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from dsconf.formats.fsdp2.read_dtypes import dtype_of
 from dsconf.formats.fsdp2.read_notes import Notes
-from dsconf.formats.fsdp2.read_run import Event
-from dsconf.formats.fsdp2.read_sharding import setting
-from dsconf.formats.fsdp2.read_units import Unit, path_of
+from dsconf.formats.fsdp2.read_scopes import Event
+from dsconf.formats.fsdp2.read_units import Unit, path_of, setting
 from dsconf.formats.fsdp2.read_values import (
     UNKNOWN,
     Attr,
@@ -19,7 +19,6 @@ from dsconf.formats.fsdp2.read_values import (
     Value,
     called,
     choices,
-    dtype_of,
     is_parameters,
     plain,
     torch_name,
@@ -106,7 +105,8 @@ def _roots_differ(notes: Notes, units: Sequence[Unit], policy: Value | None) -> 
         other = unit.made.argument("mp_policy")
         names = [plain_dtypes(each) for each in (policy, other)]
         if unit.kind in ("root", "end", "part") and names[0] != names[1]:
-            note = f"{notes.text(other)} for {'the root' if unit.kind == 'root' else 'other modules'}: that of the blocks is taken"
+            whose = "the root" if unit.kind == "root" else "other modules"
+            note = f"{notes.text(other)} for {whose}: that of the blocks is taken"
             notes.say(
                 f"fully_shard.mp_policy ({unit.kind})",
                 other or "none",

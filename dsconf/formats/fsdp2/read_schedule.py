@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dsconf.formats.fsdp2.read_notes import Notes
-from dsconf.formats.fsdp2.read_run import Event
+from dsconf.formats.fsdp2.read_scopes import Event
 from dsconf.formats.fsdp2.read_values import UNKNOWN, Attr, Made, Ref, Seq, Value, called, plain
 from dsconf.plan import Schedule, TorchSchedule, TrainerSchedule, Unresolved
 

@@ -129,6 +129,13 @@ TRIALS = {
         loaded="bfloat16",
         tolerance=TIERS["as-is"],
     ),
+    "bf16 masters zero2": Trial(
+        partition="gradients",
+        precision=Precision(compute="bf16", masters="bf16"),
+        accumulation=3,
+        loaded="bfloat16",
+        tolerance=Tolerance(norm=5e-3),  # torch rounds it to bf16
+    ),
     "autocast zero2": Trial(
         partition="gradients",
         precision=Precision(autocast="bf16", reduce="fp32"),

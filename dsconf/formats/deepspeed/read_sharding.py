@@ -68,12 +68,14 @@ def read_sharding(notes: Notes) -> Sharding:
     if stage != 3 or not isinstance(ranks, int) or ranks <= 1:
         notes.leave(group)
         ranks = 0
+    own_linear = notes.config.value(LINEAR) is not False if int(stage) == 3 else None
     return Sharding(
         partition=partition,
         reshard_after_forward=ranks or stage == 3,
         group=_group(notes, int(stage)),
         sums_gradients=_sums(notes, int(stage)),
-        own_linear=notes.config.value(LINEAR) is not False if int(stage) == 3 else None,
+        own_linear=own_linear,
+        keeps_gathered=own_linear is False,
     )
 
 

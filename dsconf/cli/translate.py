@@ -14,7 +14,7 @@ from dsconf.formats.choices import NUMERICS, STYLES, Numerics, Style
 from dsconf.translate import TARGETS
 
 
-@click.command("translate", short_help="Translate a config to FSDP2 code.")
+@click.command("translate", short_help="Translate between DeepSpeed, FSDP2, Accelerate, Trainer and Axolotl.")
 @click.argument("source", type=click.Path())
 @click.option("--to", "target", required=True, type=click.Choice(TARGETS), help="What to write.")
 @click.option(
@@ -47,6 +47,9 @@ from dsconf.translate import TARGETS
     type=click.Path(dir_okay=False),
     help="Write to this file instead of stdout, and files that it names beside it.",
 )
+@click.option(
+    "--in-place", is_flag=True, help="Change SOURCE itself: an Accelerate YAML for FSDP1 to one for FSDP2."
+)
 @click.option("--force", is_flag=True, help="Write even where settings are unsupported.")
 @context_options
 def command(
@@ -58,6 +61,7 @@ def command(
     style: Style,
     report_path: str | None,
     output: str | None,
+    in_place: bool,
     force: bool,
     **options: Any,
 ) -> None:
@@ -67,9 +71,13 @@ def command(
     dsconf translate ds_config.json --to fsdp2 > shard.py
     dsconf translate ds_config.json --to fsdp2 --set gradient_accumulation_steps=4 --report report.json
     dsconf translate ds_config.json --to fsdp2 --blocks LlamaDecoderLayer --report report.md
+    dsconf translate ds_config.json --to accelerate-fsdp2 --world-size 8 > accelerate.yaml
+    dsconf translate accelerate.yaml --to trainer-fsdp2 -o arguments.yaml
+    dsconf translate accelerate.yaml --to accelerate-fsdp2 --in-place
 
     Exit status: 0 written, 1 a setting is unsupported (nothing without --force), 2 SOURCE is unusable.
     """
+    from dsconf.document.edit import EditError
     from dsconf.document.write import write_text
     from dsconf.formats.fsdp2.torch_names import OLDEST, exists
     from dsconf.lint.pieces import Skipped
@@ -78,6 +86,8 @@ def command(
     from dsconf.translate.run import NoSuchKey, Refused, translate
     from dsconf.translate.terminal import render
 
+    if in_place and (output is not None or settings):
+        raise click.UsageError("--in-place changes what stands in SOURCE: -o and --set don't go with it")
     for name in blocks:
         if not name.isidentifier():
             raise click.BadParameter(f"{name!r} is no class name", param_hint="--blocks")
@@ -91,7 +101,9 @@ def command(
         )
     overrides = dict(_setting(text) for text in settings)
     try:
-        done = translate(source, target, context, overrides, blocks, numerics=numerics, style=style)
+        done = translate(
+            *(source, target, context, overrides, blocks), numerics=numerics, style=style, in_place=in_place
+        )
     except Refused as refused:
         click.echo(reporter("full")([refused.result]), err=True)
         raise SystemExit(2) from None
@@ -99,6 +111,9 @@ def command(
         raise click.UsageError(f"{source}: {reason}") from None
     except NoSuchKey as key:
         raise click.BadParameter(f"{source} can have no key {str(key)!r}", param_hint="--set") from None
+    except EditError as reason:
+        raise click.UsageError(f"--in-place {source}: {reason}") from None
+    output = source if in_place else output
     wanted = done.report.supported or force
     if wanted and done.beside and output is None:
         names = " and ".join(done.beside)

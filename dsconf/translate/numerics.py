@@ -99,7 +99,8 @@ def _is_narrow(plan: Plan, field: str) -> bool:
 
 def _rounds(plan: Plan) -> bool:
     """Whether fp32 masters start from rounded weights."""
-    return plan.precision.compute != "fp32" and plan.precision.masters == "fp32"
+    precision = plan.precision
+    return precision.compute != "fp32" and precision.masters == "fp32" and precision.rounded_masters
 
 
 def _cost(plan: Plan) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -10,8 +11,11 @@ from typing import NamedTuple
 from dsconf import __version__
 from dsconf.config.context import Context
 from dsconf.config.effective import Config
+from dsconf.document.edit import EditError
 from dsconf.document.node import UNKNOWN
 from dsconf.document.source import Unusable, read_text
+from dsconf.document.yaml_reader import scan_yaml
+from dsconf.formats.accelerate.in_place import to_fsdp2
 from dsconf.formats.choices import Numerics, Style
 from dsconf.formats.reading import Reading
 from dsconf.formats.writing import Request, Writing
@@ -23,10 +27,10 @@ from dsconf.lint.selection import Rule
 from dsconf.plan import Plan
 from dsconf.translate.names import title
 from dsconf.translate.numerics import difference, recommended
-from dsconf.translate.readers import read
+from dsconf.translate.readers import Told, read
 from dsconf.translate.refusals import stops, with_refusals
 from dsconf.translate.report import Report, assemble
-from dsconf.translate.targets import write
+from dsconf.translate.targets import reading_for, takes, write
 from dsconf.translate.wrapping import Chosen, choose, divided
 
 
@@ -45,11 +49,13 @@ class NoSuchKey(Exception):
 class _Source(NamedTuple):
     """A source as it was read."""
 
-    reading: Reading
+    told: Told
     config: Config | None
     """None for code."""
     findings: Sequence[Finding]
     """What lint says of the config."""
+    overridden: frozenset[str]
+    """The overrides that it takes."""
 
 
 class Translation(NamedTuple):
@@ -70,28 +76,41 @@ def translate(
     *,
     numerics: Numerics = "deepspeed",
     style: Style = "module",
+    in_place: bool = False,
 ) -> Translation:
     """Translate a file of any format that can be read to a target.
 
     `overrides` are values by dotted path that count instead of the file's, `blocks` the class names of the modules to
     shard one by one; `numerics` says whether FSDP2 code trains as the source does, or as PyTorch recommends; `style`
-    whether it has all that a run needs, or only parallelize.
+    whether it has all that a run needs, or only parallelize. With `in_place` the text is that of the source, changed
+    where it has to be: from an Accelerate config for FSDP1 to one for FSDP2.
 
     Raises Refused where the file is unreadable, or its own framework would refuse it and its meaning is open,
-    NoSuchKey for an override that no config in the file takes, and `lint.pieces.Skipped` where there is nothing to
+    NoSuchKey for an override that no config in the file takes, EditError where the source can't be changed to the
+    target in place, and `lint.pieces.Skipped` where there is nothing to
     translate in it.
     """
     source = _open(path, context, overrides, load_rules())
-    reading = source.reading
-    other = difference(reading.plan, numerics) if target == "fsdp2" else ""
+    given = {key: value for key, value in overrides.items() if key not in source.overridden}
+    for key in given:
+        if in_place or not takes(target, key):
+            raise NoSuchKey(key)
+    reading = reading_for(target, source.told)
+    compared = (reading.source, target) == ("deepspeed", "fsdp2")
+    other = difference(reading.plan, numerics) if compared else ""
     if target == "fsdp2" and numerics == "pytorch":
         reading = recommended(reading)
-    chosen = choose(blocks, context, reading.plan.wrapping)
+    chosen = choose(
+        blocks, context, reading.plan.wrapping, _labels(reading).get("wrapping.block_classes", "")
+    )
     plan, labels = _completed(reading, chosen, context)
+    if in_place:
+        return _in_place(source, target, labels, chosen)
 
     def written(left_out: Sequence[str]) -> Writing:
         origin = _origin(path, reading.source, target, left_out, numerics)
-        return write(target, plan, Request(origin, labels, style, context.torch_version))
+        request = Request(origin, labels, style, context.torch_version)
+        return write(target, source.told.deepspeed, reading, plan, request, given)
 
     writing = written(())
     report = assemble(path, reading, writing, target, context, numerics, other, chosen)
@@ -99,6 +118,17 @@ def translate(
     if left_out:
         writing = written(left_out)
     return Translation(writing.text, _with_refusals(report, source), writing.beside)
+
+
+def _in_place(source: _Source, target: str, labels: Mapping[str, str], chosen: Chosen) -> Translation:
+    if target != "accelerate-fsdp2" or source.config is None or source.config.format != "accelerate":
+        raise EditError("only an Accelerate config can be changed in place, to accelerate-fsdp2")
+    config = source.config
+    edited = to_fsdp2(config, labels, partial(scan_yaml, config.document.path))
+    writing = Writing(edited.text, edited.landings, edited.needs)
+    path = config.document.path
+    report = assemble(path, edited.reading, writing, target, config.context, "deepspeed", "", chosen)
+    return Translation(edited.text, _with_refusals(report, source), {})
 
 
 def _completed(reading: Reading, chosen: Chosen, context: Context) -> tuple[Plan, dict[str, str]]:
@@ -147,24 +177,21 @@ def _labels(reading: Reading) -> dict[str, str]:
 def _open(path: str, context: Context, overrides: Mapping[str, object], rules: list[Rule]) -> _Source:
     try:
         pieces = opener(context, overrides).pieces(path, read_text(path), recognise=False)
-        return _of_config(pieces[0], overrides, rules)
+        return _of_config(pieces[0], rules)
     except Unusable as problem:
         raise Refused(_refusal(path, problem, rules, context)) from None
 
 
-def _of_config(piece: Piece, overrides: Mapping[str, object], rules: list[Rule]) -> _Source:
+def _of_config(piece: Piece, rules: list[Rule]) -> _Source:
     config = piece.config
-    configs = [config, *config.beside.values()]
-    for path in overrides:
-        if all(path not in each.overrides for each in configs):
-            raise NoSuchKey(path)
     result = lint_config(config, rules, piece.read)
     errors = [finding for finding in result.findings if stops(config, finding)]
     if errors:
         raise Refused(result._replace(findings=errors, missing_context=()))
-    reading = read(config)
-    _check_filled(config, reading)
-    return _Source(reading, config, result.findings)
+    told = read(config)
+    _check_filled(config, told.reading)
+    overridden = [path for each in (config, *config.beside.values()) for path in each.overrides]
+    return _Source(told, config, result.findings, frozenset(overridden))
 
 
 def _refusal(path: str, problem: Unusable, rules: list[Rule], context: Context) -> Result:

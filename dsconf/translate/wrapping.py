@@ -28,7 +28,7 @@ class Chosen(NamedTuple):
     @property
     def labels(self) -> dict[str, str]:
         """What the writer needs to say of the fields of the Plan."""
-        labels = {"wrapping.block_classes": self.label}
+        labels = {"wrapping.block_classes": self.label} if self.label else {}
         if self.known is not None and self.known.experts:
             before = (
                 f", before {_VERSION} {transformers_version()}" if self.known.experts == "stacked" else ""
@@ -45,16 +45,19 @@ class Chosen(NamedTuple):
         return f"{', '.join(self.wrapping.block_classes)} ({self.label})"
 
 
-def choose(blocks: Sequence[str], context: Context, wrapping: Wrapping) -> Chosen:
-    """Complete a `wrapping`; the table of architectures is read only where a model is given."""
+def choose(blocks: Sequence[str], context: Context, wrapping: Wrapping, label: str = "") -> Chosen:
+    """Complete a `wrapping`, whose classes come from the key `label` where it has some.
+
+    The table of architectures is read only where a model is given.
+    """
     model = context.model
     known = _known(model) if model is not None else None
     if known is not None:
         wrapping = wrapping.model_copy(update={"unused_parameters": _leaves_unused(known, context)})
     if blocks:
         return Chosen(wrapping.model_copy(update={"block_classes": tuple(blocks)}), "--blocks", known)
-    if model is None:
-        return Chosen(wrapping, "", known)
+    if model is None or wrapping.block_classes or wrapping.min_params is not None or wrapping.root_only:
+        return Chosen(wrapping, label if wrapping.block_classes else "", known)
     if known is not None and known.blocks:
         label = f"{_OPTION} config.json: {known.model_type}"
         return Chosen(wrapping.model_copy(update={"block_classes": known.blocks}), label, known)

@@ -111,8 +111,34 @@ class AxolotlConfig(Section):
     """Forward passes per step of the optimizer."""
     optimizer: Annotated[str | None, Key()] = "adamw_torch_fused"
     """The optimizer."""
+    optim_args: Annotated[dict[str, Any] | str | None, Key()] = None
+    """More arguments of the optimizer."""
     learning_rate: Annotated[str | float | None, Key()] = None
     """The highest learning rate."""
+    weight_decay: Annotated[Any, Key()] = 0.0
+    """Weight decay."""
+    adam_beta1: Annotated[Any, Key()] = None
+    """Adam's decay of the first moment."""
+    adam_beta2: Annotated[Any, Key()] = None
+    """Adam's decay of the second moment."""
+    adam_epsilon: Annotated[Any, Key()] = None
+    """What Adam adds to the root."""
+    lr_scheduler: Annotated[Any, Key()] = "cosine"
+    """The course of the learning rate: a schedule of transformers, one_cycle or rex."""
+    lr_scheduler_kwargs: Annotated[Any, Key()] = None
+    """More arguments of the schedule."""
+    cosine_min_lr_ratio: Annotated[Any, Key()] = None
+    """The part of the highest rate that cosine ends with."""
+    warmup_steps: Annotated[Any, Key(unit="steps")] = None
+    """Steps of warm-up; left out, 3% of all steps, and 100 at most."""
+    warmup_ratio: Annotated[Any, Key()] = None
+    """The part of all steps that are warm-up, where warmup_steps does not say it."""
+    num_epochs: Annotated[Any, Key()] = 1.0
+    """Rounds through the data."""
+    max_steps: Annotated[Any, Key(unit="steps")] = None
+    """Steps of the optimizer at most."""
+    accelerator_config: Annotated[dict[str, Any] | None, Key()] = None
+    """Settings of Accelerate that no other key has."""
     max_grad_norm: Annotated[float | None, Key()] = None
     """The norm that gradients are clipped to."""
     bf16: Annotated[Literal["auto"] | bool | str | None, Key(), Reads(unset=True)] = "auto"

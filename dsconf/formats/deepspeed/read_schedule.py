@@ -60,6 +60,11 @@ _NEED_CODE = {
 _YOURS = "build it in your script, in place of build_scheduler"
 
 
+def has_betas(optimizer: Optimizer) -> bool:
+    """Whether OneCycle finds betas that it can move: those of Muon's Adam are none of the whole optimizer's."""
+    return "betas" in OPTIMIZERS[optimizer.name] and optimizer.name != "Muon"
+
+
 def read_schedule(notes: Notes, optimizer: Optimizer | None) -> Schedule | None:
     """The schedule with the values in force; None where there is none, or none that is translated."""
     name = notes.config.value("scheduler.type")
@@ -190,7 +195,7 @@ class _Schedule:
         written = self.notes.config.present(path)
         if self.notes.value(path) is False:
             return None
-        if self.optimizer is not None and "betas" not in OPTIMIZERS[self.optimizer.name]:
+        if self.optimizer is not None and not has_betas(self.optimizer):
             if written:
                 note = f"{self.optimizer.name} has no betas: DeepSpeed leaves its momentum alone"
                 self.notes.items.append(Item(path, self.notes.config.raw(path), "no-effect", note=note))

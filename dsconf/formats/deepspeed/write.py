@@ -174,9 +174,7 @@ def _model(draft: Draft) -> None:
         note = "save_16bit_model() saves whole weights in 16 bits; save_checkpoint() saves shards in any case"
         draft.set(_GATHER, field, checkpoint.weights == "full", note)
     else:
-        draft.land(
-            field, "exact", "", "save_checkpoint() saves shards, zero_to_fp32.py makes whole weights of them"
-        )
+        draft.land(field, "no-effect", "", "below stage 3 every rank has whole weights to save")
     note = "DeepSpeed itself gives all ranks the weights of rank 0"
     draft.land("checkpoint.loads_on_rank_0", "exact", "deepspeed.zero.Init at stage 3", note)
     if draft.plan.recompute:

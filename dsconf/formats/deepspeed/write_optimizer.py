@@ -12,6 +12,8 @@ from dsconf.plan import Optimizer, Unresolved, Warmup
 _PREFIX = "optimizer.params."
 _ADAM: Mapping[str, object] = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}
 """torch's defaults; that of weight_decay is 0 in Adam."""
+_ONE_GROUP = "in the config weight decay has one value for all weights, biases and norms too"
+_GROUPS = "give deepspeed.initialize two groups as model_parameters, one of them with weight_decay 0"
 _KERNEL = "DeepSpeed's own kernel rounds differently from torch.optim.{}"
 _SLOW = "torch_adam: false takes DeepSpeed's own Adam, which is faster and rounds differently"
 
@@ -21,6 +23,10 @@ def write_optimizer(draft: Draft) -> None:
     optimizer = draft.plan.optimizer
     if optimizer is None:
         return
+    if optimizer.spares_norms:
+        draft.land("optimizer.spares_norms", "approximate", "", _ONE_GROUP, _GROUPS)
+    else:
+        draft.land("optimizer.spares_norms", "exact")
     if optimizer.name in ("AdamW", "Adam"):
         _adam(draft, optimizer)
     elif optimizer.name == "Lion":

@@ -13,6 +13,12 @@ _ROUNDED = (
     "DeepSpeed's masters start from weights rounded to {}: the same where the model was loaded in that dtype "
     "(else loss within 5e-3 over 8 steps of the test model)"
 )
+_NO_CAST = {
+    "none": "DeepSpeed casts no inputs in bf16",
+    "model": "DeepSpeed casts no inputs in bf16",
+    "all": "DeepSpeed casts no inputs in bf16, neither the model's nor those of its blocks: masks, rotary tables",
+}
+_POSITIONAL = "DeepSpeed casts the positional inputs of the model's forward alone, none of its blocks'"
 _IN_SCRIPT = "cast floating-point inputs in your script, as in images.to(torch.bfloat16)"
 
 
@@ -66,6 +72,7 @@ def _masters(draft: Draft) -> None:
     problem = _why_no_narrow_masters(draft)
     if problem:
         draft.land(field, "unsupported", "", *problem)
+        draft.land("precision.moments", "unsupported", "", *problem)
         return
     draft.set("bf16.bf16_master_weights_and_grads", field, True)
     if moments == "bf16":
@@ -86,6 +93,9 @@ def _why_no_narrow_masters(draft: Draft) -> tuple[str, str] | None:
         )
     if in_zero_bf16_optimizer(draft):
         return "with fp32 accumulation at stage 1 DeepSpeed keeps fp32 masters in any case", wide
+    optimizer = draft.plan.optimizer
+    if draft.offloads_optimizer and optimizer is not None and optimizer.name not in ("Adam", "AdamW"):
+        return f"DeepSpeed offloads bf16 masters to its own Adam only, not to {optimizer.name}", wide
     if precision.moments == "fp32" and not draft.offloads_optimizer:
         return "bf16 masters beside fp32 moments need the optimizer offloaded to the CPU", wide
     return None
@@ -115,9 +125,11 @@ def _accumulation(draft: Draft) -> None:
     if precision.accumulate is None:
         draft.land(field, "exact", "", "gradients are added up in the dtype of the model")
     elif draft.stage == 0 and precision.accumulate != precision.compute:
-        note = "without ZeRO DeepSpeed adds gradients up in the dtype of the model only"
-        one = draft.plan.batch.accumulation == 1
-        draft.land(field, "exact" if one else "approximate", "", note)
+        if draft.plan.batch.accumulation == 1:
+            draft.land(field, "no-effect", "", "one micro batch: nothing is added up")
+        else:
+            note = "without ZeRO DeepSpeed adds gradients up in the dtype of the model only"
+            draft.land(field, "approximate", "", note)
     else:
         draft.set(path, field, precision.accumulate)
 
@@ -146,16 +158,19 @@ def _reduction(draft: Draft) -> None:
 
 def _inputs(draft: Draft) -> None:
     precision = draft.plan.precision
-    field = "precision.casts_inputs"
-    if not precision.casts_inputs:
-        draft.land(field, "exact", "", "DeepSpeed casts no inputs")
-    elif precision.compute == "fp32":
-        draft.land(field, "no-effect", "", "nothing is cast in fp32")
-    elif precision.compute == "fp16":
-        note = "of the model's forward, positional ones alone; none of the blocks inside"
-        draft.set("fp16.auto_cast", field, True, note, "approximate")
-    else:
-        draft.land(field, "approximate", "", "DeepSpeed casts no inputs in bf16", _IN_SCRIPT)
+    units = precision.units_cast
+    for field, casts in (
+        ("precision.casts_inputs", precision.casts_inputs),
+        ("precision.units_cast", units != "none"),
+    ):
+        if not casts:
+            draft.land(field, "exact", "", "DeepSpeed casts no inputs")
+        elif precision.compute == "fp32":
+            draft.land(field, "no-effect", "", "nothing is cast in fp32")
+        elif precision.compute == "fp16":
+            draft.set("fp16.auto_cast", field, True, _POSITIONAL, "approximate")
+        else:
+            draft.land(field, "approximate", "", _NO_CAST[units], _IN_SCRIPT)
 
 
 def _buffers(draft: Draft) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dsconf.formats.deepspeed.read_schedule import has_betas
 from dsconf.formats.deepspeed.write_draft import Draft
+from dsconf.formats.outcome import Outcome
 from dsconf.plan import (
     OneCycle,
     RangeTest,
     TorchSchedule,
     TrainerSchedule,
-    Unresolved,
     Warmup,
     WarmupCosine,
 )
 
 _PREFIX = "scheduler.params."
+_OF_GROUP = "the lr of each parameter group"
+_STAY = "the betas stay as they are"
 _CALLABLE = "the argument lr_scheduler of deepspeed.initialize"
 _STEPPED = "no scheduler of DeepSpeed has this curve; deepspeed.initialize takes any: engine.step() steps it"
 
@@ -58,21 +61,17 @@ def _set(draft: Draft, argument: str, name: str, value: object, note: str = "") 
 
 
 def _warmup(draft: Draft, schedule: Warmup) -> None:
+    decays = schedule.name == "WarmupDecayLR"
     _named(draft, schedule.name)
     _set(draft, "warmup_min_lr", "min_lr", schedule.min_lr)
-    peak = schedule.max_lr
-    if peak is None and schedule.name == "WarmupDecayLR":
-        # DeepSpeed takes 0.001 there, whatever the lr of the optimizer.
-        optimizer = draft.plan.optimizer
-        own = optimizer.arguments.get("lr") if optimizer else None
-        peak = Unresolved(key="lr") if own is None else own  # type: ignore[assignment]
-    if peak is None:
-        draft.land("schedule.max_lr", "exact", "", "the lr of each parameter group")
+    if schedule.max_lr is None and not decays:
+        draft.land("schedule.max_lr", "exact", "", _OF_GROUP)
     else:
-        _set(draft, "warmup_max_lr", "max_lr", peak)
+        # Without the key WarmupDecayLR has 0.001, whatever the lr of the optimizer.
+        _set(draft, "warmup_max_lr", "max_lr", schedule.max_lr, _OF_GROUP if schedule.max_lr is None else "")
     _set(draft, "warmup_num_steps", "warmup_steps", schedule.warmup_steps)
     _set(draft, "warmup_type", "warmup", schedule.warmup)
-    if schedule.name == "WarmupDecayLR":
+    if decays:
         _set(draft, "total_num_steps", "total_steps", schedule.total_steps)
 
 
@@ -94,9 +93,12 @@ def _one_cycle(draft: Draft, schedule: OneCycle) -> None:
             draft.land(f"schedule.{name}", "exact", "", "none")
         else:
             _set(draft, argument, name, value)
-    momentum = schedule.momentum
-    if momentum is None:
-        draft.set(f"{_PREFIX}cycle_momentum", "schedule.momentum", False, "the betas stay as they are")
+    momentum, optimizer = schedule.momentum, draft.plan.optimizer
+    idle = optimizer is not None and not has_betas(optimizer)
+    if momentum is None or idle:
+        draft.put(f"{_PREFIX}cycle_momentum", False)
+        outcome: Outcome = "exact" if momentum is None else "no-effect"
+        draft.land("schedule.momentum", outcome, "", "the optimizer has no betas" if idle else _STAY)
         for name in ("low", "high", "decay"):
             draft.land(f"schedule.momentum.{name}", "no-effect", "", "the momentum does not move")
         return

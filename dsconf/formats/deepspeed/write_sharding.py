@@ -87,7 +87,8 @@ def _group(draft: Draft, size: int) -> None:
     if draft.stage == 3 and draft.plan.sharding.reshard_after_forward is True and size > 1:
         draft.put(_HPZ, size)
         target = shown(_HPZ, size)
-        note += "; hpZ keeps a copy of the weights in each group for the backward pass"
+        note += f"; hpZ keeps a copy of the weights in each group of {size} for the backward pass"
+        draft.land("sharding.reshard_after_forward", "approximate", target, note)
     draft.land("sharding.group", "approximate", target, note)
 
 
@@ -116,7 +117,8 @@ def write_offload(draft: Draft) -> None:
         draft.land("offload.pinned", "no-effect", "", "nothing is offloaded")
     if draft.offloads_optimizer and draft.plan.optimizer is None:
         landing = draft.landings["offload.optimizer"]
-        action = "give deepspeed.initialize a DeepSpeedCPUAdam; another optimizer needs zero_force_ds_cpu_optimizer: false"
+        other = "zero_force_ds_cpu_optimizer: false"
+        action = f"give deepspeed.initialize a DeepSpeedCPUAdam; any other optimizer needs {other}"
         draft.landings["offload.optimizer"] = landing._replace(action=action)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 
 from dsconf.formats.fsdp2.emit import Alias, Constant, Needed, Omitted
@@ -17,7 +18,7 @@ class Draft:
     def __init__(self, plan: Plan, labels: Mapping[str, str], torch: str | None = None) -> None:
         """`labels` says for each field of the Plan where its value comes from; `torch` is the version to write for."""
         self.plan = plan
-        self.labels = labels
+        self.labels = defaultdict(str, labels)
         self.torch = torch
         self.oldest_torch = (
             ON_CPU if torch is None else min(ON_CPU, ".".join(map(str, numbers(torch))), key=numbers)
@@ -27,10 +28,11 @@ class Draft:
         self.landings: dict[str, Landing] = {}
 
     def set(self, name: str, field: str, value: object, annotation: str, target: str, note: str = "") -> None:
-        """Give a constant its value, or make it a parameter; the field lands exactly."""
+        """Give a constant its value, or make it a parameter where it is open; the field lands exactly."""
         if isinstance(value, Unresolved):
             self.constants[name] = Needed(annotation)
-            action = f"pass {name.lower()}, or translate with --set {value.key}=VALUE"
+            said = f", or translate with --set {value.key}=VALUE" if value.key else ""
+            action = f"pass {name.lower()}{said}"
             self.landings[field] = Landing("needs-value", f"{target.format('...')}", note, action)
         else:
             self.constants[name] = Constant(source_of(value), self.labels[field])

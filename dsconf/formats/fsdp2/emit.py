@@ -24,7 +24,7 @@ Definition = cst.FunctionDef | cst.ClassDef | cst.SimpleStatementLine
 
 
 class Constant(NamedTuple):
-    """The value of a constant as Python source, and the comment that says where it comes from."""
+    """The value of a constant as Python source, and the comment that says where it comes from, "" for none."""
 
     source: str
     comment: str
@@ -81,7 +81,7 @@ def emit(
     )
     used = set().union(*(_names(node) for node in body))
     lines = [
-        f"{name} = {constant.source}  # {constant.comment}"
+        f"{name} = {constant.source}" + (f"  # {constant.comment}" if constant.comment else "")
         for name, constant in constants.items()
         if isinstance(constant, Constant) and name in used
     ]

@@ -82,7 +82,7 @@ class _Writer(Draft):
         self.set(
             "GRADIENT_ACCUMULATION_STEPS",
             "batch.accumulation",
-            batch.accumulation,
+            Unresolved(key="") if batch.accumulation is None else batch.accumulation,
             "int",
             "(loss / {}).backward() per micro batch",
         )

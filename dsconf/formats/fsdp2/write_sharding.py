@@ -137,6 +137,8 @@ def write_offload(draft: Draft) -> None:
     both = offload.parameters and offload.optimizer
     draft.flags["OFFLOADED"] = offload.parameters or offload.optimizer
     if not draft.flags["OFFLOADED"]:
+        for name in ("parameters", "optimizer", "pinned"):
+            draft.landings[f"offload.{name}"] = Landing("exact", "", "nothing is offloaded")
         return
     draft.constants["PIN_MEMORY"] = Constant(repr(offload.pinned), draft.labels["offload.pinned"])
     target = f"CPUOffloadPolicy(pin_memory={offload.pinned})"

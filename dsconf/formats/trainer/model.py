@@ -130,8 +130,12 @@ class TrainerConfig(Section):
     """The highest learning rate."""
     optim: Annotated[str, Key()] = "adamw_torch_fused"
     """The optimizer."""
+    optim_args: Annotated[str | None, Key()] = None
+    """More arguments of the optimizer: name=value,name=value."""
     lr_scheduler_type: Annotated[str, Key()] = "linear"
     """The course of the learning rate."""
+    lr_scheduler_kwargs: Annotated[dict[str, Any] | str | None, Key()] = None
+    """More arguments of the schedule."""
     warmup_steps: Annotated[float, Key(unit="steps")] = 0
     """Steps of warm-up; below 1 a part of all steps."""
     weight_decay: Annotated[float, Key()] = 0.0
@@ -169,6 +173,8 @@ class TrainerConfig(Section):
     """Load the best checkpoint when the training is over."""
     resume_from_checkpoint: Annotated[bool | str | None, Key()] = None
     """A checkpoint to go on from."""
+    accelerator_config: Annotated[dict[str, Any] | str | None, Key()] = None
+    """Settings of Accelerate that no other argument has, or a JSON file of them."""
     ddp_backend: Annotated[str | None, Key()] = None
     """The backend of torch.distributed."""
 

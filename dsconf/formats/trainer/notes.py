@@ -7,7 +7,6 @@ from typing import Any
 from dsconf.config.effective import Config, Facts
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.outcome import Item, Outcome
-from dsconf.formats.trainer.facts import FACTS
 from dsconf.formats.training.arguments import Given
 
 SECTION = "fsdp_config"
@@ -16,9 +15,9 @@ SECTION = "fsdp_config"
 class Notes:
     """Training arguments while they are read."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, facts: Facts) -> None:
         self.config = config
-        self.facts = Facts(config, FACTS)
+        self.facts = facts
         written = {item.path: config.raw(item.path) for item in config.written if "." not in item.path}
         given = written | {path: value for path, value in config.overrides.items() if "." not in path}
         self.arguments = Given(given)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsconf.config.effective import Config
+from dsconf.config.effective import Config, Facts
 from dsconf.formats.fsdp_precision import Kind, precision
 from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Reading
+from dsconf.formats.trainer.facts import FACTS
 from dsconf.formats.trainer.notes import SECTION, Notes
 from dsconf.formats.trainer.read_section import read_section
 from dsconf.formats.training.read import FATES, leftover, read_batch, read_clipping, read_word
@@ -28,7 +29,7 @@ def read(config: Config) -> Reading:
     Under DeepSpeed that is what the arguments themselves say; `merge` puts it together with the DeepSpeed config.
     A section fsdp_config alone leaves batch, optimizer, schedule, clipping and precision open.
     """
-    return _Reader(config).run()
+    return _Reader(config, Facts(config, FACTS)).run()
 
 
 class _Reader(Notes):
@@ -37,9 +38,9 @@ class _Reader(Notes):
         on = self.facts.value("fsdp_on") is True and not deepspeed
         section = read_section(self) if on else None
         kind: Kind = "ddp" if section is None else "fsdp1" if section.version == 1 else "fsdp2"
+        self._elsewhere()
         if section is None:
             self._unread(deepspeed=deepspeed)
-        self._elsewhere()
         sharding = Sharding(partition="nothing", reshard_after_forward=False)
         each = self._reduces_each(kind)
         given: dict[str, Any] = self._of_arguments(kind, each=each) if self.whole else dict(_OPEN)
@@ -116,6 +117,12 @@ class _Reader(Notes):
             self.item(SECTION, "unsupported", _OTHER_FILE, "translate that file, or write the section here")
         if self.value(f"{SECTION}.xla") is True:
             self.item(f"{SECTION}.xla", "unsupported", "FSDP of PyTorch/XLA is not translated")
+        removed = {
+            name: spec for name, spec in self.config.table["keys"].items() if spec.get("status") == "removed"
+        }
+        for name, spec in removed.items():
+            note = f"transformers 5.24 has no such argument: {spec['replacement']} stands for it"
+            self.item(name, "rejected-by-source", note)
         if self.arguments.has("parallelism_config"):
             note = "the sizes of a ParallelismConfig are not read"
             action = "write the groups of ranks in the target yourself"
@@ -129,8 +136,13 @@ class _Reader(Notes):
             self.arguments.idle("it is off", "deepspeed")
         if not deepspeed and self.arguments.has("fsdp"):
             self.arguments.place("fsdp", "sharding.partition")
+        told = {item.key for item in self.arguments.items}
         for item in self.config.written:
-            if item.path.startswith(f"{SECTION}.") and item.entry.node.kind != "object":
+            if (
+                item.path.startswith(f"{SECTION}.")
+                and item.entry.node.kind != "object"
+                and item.path not in told
+            ):
                 self.item(item.path, "no-effect", _UNREAD)
         if isinstance(self.arguments.raw(SECTION), str):
             self.arguments.idle(_UNREAD, SECTION)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dsconf.formats.fsdp_section import write_section
 from dsconf.formats.outcome import Landing
+from dsconf.formats.trainer.file import NEEDS, land_launch, text_of
 from dsconf.formats.trainer.notes import SECTION
 from dsconf.formats.training.accumulation import EACH_BATCH, land_accumulation, reduces_each
 from dsconf.formats.training.draft import Draft
 from dsconf.formats.training.replicas import land_replicas
-from dsconf.formats.training.text import Line, heading, lines_of, open_lines
+from dsconf.formats.training.text import Line
 from dsconf.formats.training.write import write_arguments, write_word
 from dsconf.formats.writing import Request, Writing
 from dsconf.plan import Plan
 
-NEEDS = "transformers 5.24"
 _OFFLOAD = "cpu_offload"
 _BACKENDS = "cpu:gloo,cuda:nccl"
 _LAYOUT = "parallelism_config=ParallelismConfig({})"
@@ -109,22 +109,3 @@ class _Writer(Draft):
             note = "Trainer divides sequences over ranks by Ulysses under DeepSpeed only"
             self.landings["parallelism.sequence"] = Landing("unsupported", "", note, "--to trainer-deepspeed")
         self.landings["parallelism.block_styles"] = self.landings["parallelism.root_styles"] = tensor
-
-
-def land_launch(draft: Draft) -> None:
-    """The machines, which are the launcher's."""
-    launch = draft.plan.launch
-    world = launch.world_size or draft.plan.ranks
-    command = "torchrun" if launch.machines in (None, 1) else f"torchrun --nnodes {launch.machines}"
-    each = launch.gpus_per_node or (world if launch.machines in (None, 1) else None)
-    target = f"{command} --nproc_per_node {each or '...'}"
-    for field in ("launch.world_size", "launch.gpus_per_node", "launch.machines"):
-        draft.landings[field] = Landing("exact", target)
-
-
-def text_of(draft: Draft, request: Request, lines: list[Line]) -> str:
-    """The file."""
-    labels = request.labels
-    rest = [Line(name, value, labels.get(field, "")) for name, (value, field) in draft.settings.items()]
-    head = heading(request.origin, draft.landings, labels)
-    return "\n".join([*head, *lines_of([*lines, *rest]), *open_lines(draft.open), ""])

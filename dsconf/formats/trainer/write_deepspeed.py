@@ -6,8 +6,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from dsconf.formats.outcome import Landing
-from dsconf.formats.trainer.write import NEEDS, land_launch, text_of
+from dsconf.formats.outcome import Landing, Outcome
+from dsconf.formats.trainer.file import NEEDS, land_launch, text_of
 from dsconf.formats.training.draft import Draft
 from dsconf.formats.training.text import Line
 from dsconf.formats.training.write_optimizer import write_optimizer
@@ -25,7 +25,10 @@ _MATCHED = {
 }
 """Keys that Trainer compares with one argument, and stops where they differ: the argument, and the field of both."""
 _RATE, _PEAK = "optimizer.params.lr", "scheduler.params.warmup_max_lr"
-_OVERWRITTEN = f"{_PEAK} sets the rate from the first step on: {_RATE} is the same, since Trainer compares both"
+_GATHER = "stage3_gather_16bit_weights_on_model_save"
+_OVERWRITTEN = (
+    f"{_PEAK} sets the rate from the first step on: {_RATE} is the same, since Trainer compares both"
+)
 
 
 def write_deepspeed(
@@ -54,6 +57,8 @@ class _Writer(Draft):
 
     def run(self, path: str | None) -> Writing:
         before = copy.deepcopy(self.config)
+        if path is None:
+            self._gathers()
         self._own_optimizer()
         self._own_schedule()
         self._one_rate()
@@ -75,6 +80,17 @@ class _Writer(Draft):
         for name in key.split("."):
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
+
+    def _gathers(self) -> None:
+        """At stage 3 Trainer can save a model only if its weights are gathered."""
+        section = self.config.get("zero_optimization")
+        if not isinstance(section, dict) or section.get("stage") != 3 or section.get(_GATHER) is True:
+            return
+        section[_GATHER] = True
+        kept = self.plan.checkpoint.weights in (None, "full")
+        note = "else Trainer saves no model, only the shards of the ranks"
+        outcome: Outcome = "exact" if kept else "approximate"
+        self.landings["checkpoint.weights"] = Landing(outcome, f"{_GATHER}: true", note)
 
     # ---- what is Trainer's own -----------------------------------------------------------------------
 

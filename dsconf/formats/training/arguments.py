@@ -11,16 +11,25 @@ from dsconf.formats.reading import Default, Remark
 from dsconf.formats.training.defaults import DEFAULTS
 from dsconf.plan import Unresolved
 
-_IN_FORCE = "Trainer's default"
-
 
 class Given:
     """Arguments, by the name that Trainer has for them."""
 
-    def __init__(self, values: Mapping[str, object], keys: Mapping[str, str] | None = None) -> None:
-        """`values` are those that the source gives, UNKNOWN where it leaves one open; `keys` are its own names."""
+    def __init__(
+        self,
+        values: Mapping[str, object],
+        keys: Mapping[str, str] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+        owner: str = "Trainer",
+    ) -> None:
+        """`values` are those that the source gives, UNKNOWN where it leaves one open.
+
+        `keys` are its own names for arguments, and `defaults` what `owner` has other than Trainer.
+        """
         self._values = values
         self._keys = keys or {}
+        self._defaults = {**DEFAULTS, **(defaults or {})}
+        self._default = f"{owner}'s default"
         self.fields: dict[str, str] = {}
         self.items: list[Item] = []
         self.remarks: dict[str, Remark] = {}
@@ -36,7 +45,7 @@ class Given:
 
     def raw(self, name: str) -> Any:
         """The value, or Trainer's default."""
-        return self._values[name] if self.has(name) else DEFAULTS.get(name)
+        return self._values[name] if self.has(name) else self._defaults.get(name)
 
     def text(self, name: str) -> str | Unresolved:
         """A value that is text; Unresolved where it is open, or something else."""
@@ -68,7 +77,7 @@ class Given:
         """An argument goes to a field of the Plan; `in_force`: its default changes training."""
         self.fields[self.key(name)] = field
         if in_force and not self.has(name):
-            self.in_force[self.key(name)] = Default(DEFAULTS[name], _IN_FORCE)
+            self.in_force[self.key(name)] = Default(self._defaults[name], self._default)
 
     def remark(self, name: str, remark: Remark) -> None:
         """What the source itself makes of an argument."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dsconf.document.yaml_style import flow
 from dsconf.formats.outcome import Landing, Outcome
 from dsconf.formats.training.defaults import DEFAULTS
-from dsconf.plan import Plan, Unresolved
+from dsconf.plan import Plan, Unresolved, Warmup
 
 
 class Setting(NamedTuple):
@@ -31,6 +31,16 @@ class Draft:
         self.open: dict[str, str] = {}
         """By the name of an argument that is left to the user the key whose value the source leaves open."""
         self.landings: dict[str, Landing] = {}
+
+    @property
+    def peak(self) -> Any:
+        """The highest learning rate: that of the schedule where it has one of its own, else that of the optimizer."""
+        schedule, optimizer = self.plan.schedule, self.plan.optimizer
+        own = optimizer.arguments.get("lr") if optimizer is not None else None
+        if isinstance(schedule, Warmup) and schedule.max_lr is not None:
+            # Trainer itself puts the rate of the optimizer where that is open.
+            return own if isinstance(schedule.max_lr, Unresolved) and own is not None else schedule.max_lr
+        return own
 
     def name(self, argument: str) -> str:
         """What the target calls an argument of Trainer."""

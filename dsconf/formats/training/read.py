@@ -30,7 +30,7 @@ def read_clipping(given: Given) -> Clipping:
     norm = given.number("max_grad_norm")
     if isinstance(norm, Unresolved):
         return Clipping(max_norm=norm)
-    return Clipping(max_norm=float(norm) if norm > 0 else None)
+    return Clipping(max_norm=float(norm) if norm > 0 else None, skips_not_finite=False)
 
 
 def read_word(given: Given) -> Word | Unresolved:

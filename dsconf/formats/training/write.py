@@ -26,6 +26,12 @@ def write_arguments(draft: Draft) -> None:
         "exact" if norm is None else "close",
         note or "nothing is clipped",
     )
+    scaled = draft.plan.precision.compute == "fp16"
+    skips = draft.plan.clipping.skips_not_finite is True and not scaled
+    note = "after a step whose norm is not finite all weights are NaN: Trainer takes it, where the source leaves it out"
+    draft.landings["clipping.skips_not_finite"] = Landing(
+        "approximate" if skips else "exact", "", note if skips else ""
+    )
 
 
 def _batch(draft: Draft) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 from dsconf.formats.outcome import Landing
 from dsconf.formats.training.draft import Draft
 from dsconf.formats.training.read_optimizer import PASSED, UNDECAYED
-from dsconf.formats.training.write_schedule import peak_of
 from dsconf.plan import Optimizer, Unresolved
 
 _TORCH: dict[str, dict[str, Any]] = {
@@ -40,7 +39,7 @@ def write_optimizer(draft: Draft) -> None:
         note = why or f"no argument of Trainer says {optimizer.name}"
         landing = Landing("unsupported", "", note, _action(optimizer))
         draft.landings["optimizer.name"] = landing
-        for argument in optimizer.arguments:
+        for argument in ("bias_correction", *optimizer.arguments):
             draft.landings.setdefault(f"optimizer.{argument}", landing)
         return
     target = draft.put("optim", word, "optimizer.name")
@@ -61,7 +60,7 @@ def write_optimizer(draft: Draft) -> None:
 def _rate(draft: Draft, optimizer: Optimizer) -> None:
     """The learning rate: the peak of the schedule."""
     field, own = "optimizer.lr", _of(optimizer, "lr")
-    peak = peak_of(draft)
+    peak = draft.peak
     if peak is None:
         peak = own
     if isinstance(peak, Unresolved):

@@ -34,16 +34,6 @@ def write_schedule(draft: Draft) -> None:
             draft.landings["schedule.name"] = Landing("unsupported", "", note, _SCRIPT)
 
 
-def peak_of(draft: Draft) -> Any:
-    """The highest learning rate: that of the schedule where it has one of its own, else that of the optimizer."""
-    schedule, optimizer = draft.plan.schedule, draft.plan.optimizer
-    own = optimizer.arguments.get("lr") if optimizer is not None else None
-    if isinstance(schedule, Warmup) and schedule.max_lr is not None:
-        # Trainer itself puts the rate of the optimizer there.
-        return own if isinstance(schedule.max_lr, Unresolved) and own is not None else schedule.max_lr
-    return own
-
-
 def _same(draft: Draft, schedule: TrainerSchedule) -> None:
     draft.set("lr_scheduler_type", schedule.name, "schedule.name")
     if schedule.arguments:
@@ -63,7 +53,7 @@ class _Choice(NamedTuple):
 
 
 def _warmup(draft: Draft, schedule: Warmup) -> None:
-    peak = peak_of(draft)
+    peak = draft.peak
     low, lowest = schedule.min_lr, schedule.min_lr
     if isinstance(low, Unresolved):
         low = 0.0

@@ -131,7 +131,9 @@ def _word(rest: dict[str, Any]) -> str | None:
 def _completed(settings: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     """The settings with what Accelerate has to find in them; "auto" is what it fills from the script."""
     found = dict(settings)
-    found.setdefault(_ZERO, {"stage": 0})
+    zero = found.get(_ZERO, False)
+    if isinstance(zero, bool):  # DeepSpeed takes it for a stage
+        found[_ZERO] = {"stage": int(zero)}
     if not found.keys() & {"train_batch_size", _MICRO}:
         found[_MICRO] = "auto"
     steps = _steps(found, plan)

@@ -41,8 +41,7 @@ class _Writer:
         self._precision("fsdp2" if sharded else "ddp")
         write_launch(self.plan, self.request, self.lines, self.landings)
         self.landings |= land_script(self.plan)
-        labels = self.request.labels
-        left = {labels.get(field, field): duty for field, duty in duties(self.landings).items()}
+        left = duties(self.landings, self.request.labels)
         text = "\n".join([*heading(self.request.origin, left), *lines_of(self.lines), ""])
         return Writing(text, self.landings, NEEDS)
 
@@ -126,6 +125,10 @@ class _Writer:
             self.landings["parallelism.root_styles"] = landing
         group = plan.sharding.group
         if group is None and not sizes:
+            return
+        if not sharded and world != tensor:
+            note = "Accelerate makes no copies of a model that is divided by tensor parallelism: shard it as well"
+            self._land_sizes(sizes, group, Landing("unsupported", "", note))
             return
         if not sharded:
             self._put("parallelism_config", [self._size(name, *each) for name, each in sizes.items()])

@@ -11,6 +11,7 @@ from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
 from dsconf.document.source import Unusable
 from dsconf.formats.accelerate import read_deepspeed as accelerate
+from dsconf.formats.axolotl.arguments import given as of_axolotl
 from dsconf.formats.deepspeed.read import read as read_deepspeed
 from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Reading
@@ -71,8 +72,8 @@ def _of_accelerate(config: Config) -> Told:
 
 def _of_arguments(config: Config, reading: Reading) -> Told:
     beside = _beside(config)
-    given = config.document.root.plain()
-    values = trainer.handed(given if isinstance(given, Mapping) else {}, beside)
+    given = of_axolotl(config) if config.format == "axolotl" else trainer.given(config)
+    values = trainer.handed(given, beside)
     inner = read_deepspeed(config_of(beside.document, beside.context, values | beside.overrides))
     merged = trainer.merge(reading, inner)
     return Told(merged, _held(beside, (f"{trainer.PREFIX}{key}" for key in _keys(inner)), values))

@@ -104,7 +104,9 @@ class Change:
         edits = [edit for start in sorted(self._removed) for edit in self._removal(start)]
         edits += [self._renaming(start, name) for start, name in self._renamed.items()]
         edits += [self._setting(start, value) for start, value in self._set.items()]
-        edits += [edit for holder in self._inserted for edit in self._insertion(holder)]
+        # Objects that end at the same place lie in one another: what is added to the inner one comes first.
+        inner_first = sorted(self._inserted, key=lambda holder: -holder.span.start)
+        edits += [edit for holder in inner_first for edit in self._insertion(holder)]
         edits.sort(key=lambda edit: (edit.start, edit.end))
         if any(left.end > right.start for left, right in pairwise(edits)):
             raise EditError("the changes overlap")

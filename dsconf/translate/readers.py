@@ -102,8 +102,13 @@ def _held(beside: Config, keys: Iterable[str], values: Mapping[str, object] | No
 def _settings(config: Config, values: Mapping[str, object] | None = None) -> dict[str, Any]:
     """The values of a DeepSpeed Config as they stand in the file, with those of --set and of `values` by path."""
     plain = config.document.root.plain()
-    root: dict[str, Any] = dict(plain) if isinstance(plain, Mapping) else {}
-    for path, value in {**(values or {}), **config.overrides}.items():
+    return with_values(plain if isinstance(plain, Mapping) else {}, {**(values or {}), **config.overrides})
+
+
+def with_values(settings: Mapping[str, Any], values: Mapping[str, object]) -> dict[str, Any]:
+    """A DeepSpeed config with other values, by dotted path."""
+    root = dict(settings)
+    for path, value in values.items():
         *above, name = path.split(".")
         section = root
         for key in above:

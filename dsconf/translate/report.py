@@ -128,6 +128,7 @@ def assemble(
     placed = [key for key in reading.fields if key in reading.written or key in reading.in_force]
     items += [_placed(key, reading, writing.landings) for key in placed if key not in done]
     items = [item._replace(value=reading.written.get(item.key, item.value)) for item in items]
+    items += _wanted(reading, writing.landings)
     items.sort(key=lambda item: (not item.written, order.get(item.key, len(order)), item.key))
     overall = worst([item.outcome for item in items])
     measured = (reading.source, target) == ("deepspeed", "fsdp2")
@@ -138,6 +139,16 @@ def assemble(
     return Report(
         reading.source, target, path, overall, note, items, version, writing.needs, numerics, other, blocks
     )
+
+
+def _wanted(reading: Reading, landings: Mapping[str, Landing]) -> list[Item]:
+    """What the target needs, and no key of the source says."""
+    said = {reading.fields[key] for key in reading.fields if key in reading.written}
+    return [
+        Item(landing.target, None, "needs-value", note=landing.note, action=landing.action, written=False)
+        for field, landing in landings.items()
+        if landing.outcome == "needs-value" and field not in said
+    ]
 
 
 def _placed(key: str, reading: Reading, landings: Mapping[str, Landing]) -> Item:

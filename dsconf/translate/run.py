@@ -30,7 +30,7 @@ from dsconf.translate.numerics import difference, recommended
 from dsconf.translate.readers import Told, read
 from dsconf.translate.refusals import stops, with_refusals
 from dsconf.translate.report import Report, assemble
-from dsconf.translate.targets import reading_for, write
+from dsconf.translate.targets import reading_for, takes, write
 from dsconf.translate.wrapping import Chosen, choose, divided
 
 
@@ -54,6 +54,8 @@ class _Source(NamedTuple):
     """None for code."""
     findings: Sequence[Finding]
     """What lint says of the config."""
+    overridden: frozenset[str]
+    """The overrides that it takes."""
 
 
 class Translation(NamedTuple):
@@ -89,6 +91,10 @@ def translate(
     translate in it.
     """
     source = _open(path, context, overrides, load_rules())
+    given = {key: value for key, value in overrides.items() if key not in source.overridden}
+    for key in given:
+        if in_place or not takes(target, key):
+            raise NoSuchKey(key)
     reading = reading_for(target, source.told)
     compared = (reading.source, target) == ("deepspeed", "fsdp2")
     other = difference(reading.plan, numerics) if compared else ""
@@ -103,13 +109,8 @@ def translate(
 
     def written(left_out: Sequence[str]) -> Writing:
         origin = _origin(path, reading.source, target, left_out, numerics)
-        return write(
-            target,
-            source.told.deepspeed,
-            reading,
-            plan,
-            Request(origin, labels, style, context.torch_version),
-        )
+        request = Request(origin, labels, style, context.torch_version)
+        return write(target, source.told.deepspeed, reading, plan, request, given)
 
     writing = written(())
     report = assemble(path, reading, writing, target, context, numerics, other, chosen)
@@ -176,24 +177,21 @@ def _labels(reading: Reading) -> dict[str, str]:
 def _open(path: str, context: Context, overrides: Mapping[str, object], rules: list[Rule]) -> _Source:
     try:
         pieces = opener(context, overrides).pieces(path, read_text(path), recognise=False)
-        return _of_config(pieces[0], overrides, rules)
+        return _of_config(pieces[0], rules)
     except Unusable as problem:
         raise Refused(_refusal(path, problem, rules, context)) from None
 
 
-def _of_config(piece: Piece, overrides: Mapping[str, object], rules: list[Rule]) -> _Source:
+def _of_config(piece: Piece, rules: list[Rule]) -> _Source:
     config = piece.config
-    configs = [config, *config.beside.values()]
-    for path in overrides:
-        if all(path not in each.overrides for each in configs):
-            raise NoSuchKey(path)
     result = lint_config(config, rules, piece.read)
     errors = [finding for finding in result.findings if stops(config, finding)]
     if errors:
         raise Refused(result._replace(findings=errors, missing_context=()))
     told = read(config)
     _check_filled(config, told.reading)
-    return _Source(told, config, result.findings)
+    overridden = [path for each in (config, *config.beside.values()) for path in each.overrides]
+    return _Source(told, config, result.findings, frozenset(overridden))
 
 
 def _refusal(path: str, problem: Unusable, rules: list[Rule], context: Context) -> Result:

@@ -155,6 +155,14 @@ def test_insert_in_a_list() -> None:
     assert edited("l:\n  - {}\n", work) == "l:\n  - {n: {x: 1}}\n"
 
 
+def test_what_is_added_where_two_sections_end_goes_to_each() -> None:
+    def work(change: YamlChange, document: Document) -> None:
+        change.insert(document.root, "m", 2)
+        change.insert(document.root.entries[0].node, "n", 1)
+
+    assert edited("a:\n  x: 1\n", work) == "a:\n  x: 1\n  n: 1\nm: 2\n"
+
+
 def test_insert_sections() -> None:
     value = {"b": {"c": True}, "l": [1, "no"], "e": {}}
     added = 'n:\n   b:\n      c: true\n   l: [1, "no"]\n   e: {}\n'

@@ -127,6 +127,10 @@ class _Writer:
         group = plan.sharding.group
         if group is None and not sizes:
             return
+        if not sharded and world != tensor:
+            note = "Accelerate makes no copies of a model that is divided by tensor parallelism: shard it as well"
+            self._land_sizes(sizes, group, Landing("unsupported", "", note))
+            return
         if not sharded:
             self._put("parallelism_config", [self._size(name, *each) for name, each in sizes.items()])
             return

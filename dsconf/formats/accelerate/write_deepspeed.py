@@ -16,6 +16,7 @@ from dsconf.plan import Plan
 FILE = "ds_config.json"
 """The name of the JSON that is written beside the YAML."""
 _ZERO = "zero_optimization"
+_MICRO = "train_micro_batch_size_per_gpu"
 _GATHER = "stage3_gather_16bit_weights_on_model_save"
 _FLAT = {
     "zero_stage": "sharding.partition",
@@ -45,15 +46,18 @@ class DeepSpeed(NamedTuple):
 
 def write_deepspeed(plan: Plan, request: Request, inner: DeepSpeed) -> Writing:
     """Write the YAML with which `accelerate launch` trains as `inner` says."""
-    flat = flat_keys(inner.settings)
+    settings = _completed(inner.settings, plan)
+    flat = flat_keys(settings)
     landings = dict(inner.landings)
     lines = [Line("compute_environment", "LOCAL_MACHINE")]
     lines.append(Line("distributed_type", "DEEPSPEED", request.labels.get("sharding.partition", "")))
     beside: dict[str, str] = {}
     if flat is None:
-        path, beside = _beside(inner)
+        path = inner.path if inner.path is not None and settings == inner.settings else FILE
+        if path is not inner.path:
+            beside = {FILE: json.dumps(settings, indent=2, ensure_ascii=False) + "\n"}
         section = [Line("deepspeed_config_file", path, "from the folder where the run starts")]
-        _land_file(landings, inner.settings, path)
+        _land_file(landings, settings, path)
     else:
         word = flat.pop("mixed_precision")
         lines.append(Line("mixed_precision", word, request.labels.get(_FLAT["mixed_precision"], "")))
@@ -77,7 +81,7 @@ def flat_keys(settings: Mapping[str, Any]) -> dict[str, Any] | None:
     """The keys that make Accelerate build a DeepSpeed config, with mixed_precision; None where they can't say all."""
     rest = {key: value for key, value in settings.items() if key not in _OVERWRITTEN}
     found: dict[str, Any] = {}
-    for name in ("train_batch_size", "train_micro_batch_size_per_gpu"):
+    for name in ("train_batch_size", _MICRO):
         if rest.pop(name, "auto") != "auto":
             return None
     steps, norm = rest.pop("gradient_accumulation_steps", 1), rest.pop("gradient_clipping", "auto")
@@ -124,13 +128,24 @@ def _word(rest: dict[str, Any]) -> str | None:
     return name if len(on) == 1 and section in _PRECISION[name] else None
 
 
-def _beside(inner: DeepSpeed) -> tuple[str, dict[str, str]]:
-    """The path of the JSON, and its text where it has to be written."""
-    if inner.path is not None and _ZERO in inner.settings:
-        return inner.path, {}
-    settings = dict(inner.settings)
-    settings.setdefault(_ZERO, {"stage": 0})  # Accelerate wants one
-    return FILE, {FILE: json.dumps(settings, indent=2, ensure_ascii=False) + "\n"}
+def _completed(settings: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    """The settings with what Accelerate has to find in them; "auto" is what it fills from the script."""
+    found = dict(settings)
+    found.setdefault(_ZERO, {"stage": 0})
+    if not found.keys() & {"train_batch_size", _MICRO}:
+        found[_MICRO] = "auto"
+    steps = _steps(found, plan)
+    if steps is not None:
+        found.setdefault("gradient_accumulation_steps", steps)
+    return found
+
+
+def _steps(settings: Mapping[str, Any], plan: Plan) -> int | str | None:
+    """The micro batches per step where no key says them: Accelerate takes 1 then, and reckons no further."""
+    total, micro, world = settings.get("train_batch_size"), settings.get(_MICRO), plan.launch.world_size
+    if isinstance(total, int) and isinstance(micro, int) and world:
+        return total // (micro * world)
+    return "auto" if plan.batch.accumulation is None else None
 
 
 def _land_file(landings: dict[str, Landing], settings: Mapping[str, Any], path: str) -> None:
@@ -173,6 +188,10 @@ def _land_script(plan: Plan, landings: dict[str, Landing], *, filed: bool) -> No
             "optimizer.name",
             f"accelerate.utils.DummyOptim(model.parameters(){given}) in place of an optimizer",
         )
+    if plan.clipping.max_norm is None and plan.batch.micro is None:
+        # Only then the loop may be the script's, and clip there.
+        clip = "write gradient_clipping where it clips: accelerator.clip_grad_norm_() does nothing under DeepSpeed"
+        landings["clipping.max_norm"] = Landing("exact", "", "", start + clip)
     if plan.schedule is not None:
         act("schedule.name", "accelerate.utils.DummyScheduler(optimizer) in place of a schedule")
 

@@ -1,0 +1,230 @@
+"""Every YAML that is written for Accelerate, in a real launch: its plugin is what the Plan says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from corpus import configs, corpus_yaml, needs_corpus
+from random_plans import random_plan
+from translated import (
+    accelerate_config,
+    accelerate_reading,
+    complaints,
+    is_refused,
+    deepspeed_reading,
+    labels_of,
+    text_of,
+    unlanded,
+)
+
+from dsconf.config.context import Context
+from dsconf.document.source import Unusable
+from dsconf.document.yaml_reader import scan_yaml
+from dsconf.formats.accelerate.in_place import to_fsdp2
+from dsconf.formats.accelerate.read_deepspeed import settings_of
+from dsconf.formats.accelerate.write import write
+from dsconf.formats.accelerate.write_deepspeed import FILE, DeepSpeed, write_deepspeed
+from dsconf.formats.deepspeed.write import drafted
+from dsconf.formats.reading import Reading
+from dsconf.formats.writing import Request, Writing
+from dsconf.plan import Launch, Plan
+
+from .accelerate_plans import differences, many_machines
+from . import accelerating
+from .accelerating import Outcome, launched
+from .test_yaml_corpus import NOT_OF_THE_FILE
+
+pytestmark = pytest.mark.oracle
+
+Launched = Callable[[Writing, Plan], Outcome]
+EIGHT = Launch(world_size=8, machines=1)
+PLANS = [random_plan(seed) for seed in range(200)]
+FILLED = (
+    "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping",
+)  # fmt: skip
+AMONG_EIGHT = Context("accelerate", 8)
+LEAST = 40
+"""Files of the corpus that hold FSDP or DDP."""
+
+
+@pytest.fixture(scope="module")
+def many() -> Iterator[SimpleNamespace]:
+    with many_machines() as size, pytest.MonkeyPatch.context() as patch:
+        initialize = accelerating._initialize
+
+        def where_known(plugin: Any) -> None:
+            """What a script fills stays open here."""
+            known = {key: value for key, value in plugin.deepspeed_config.items() if key not in FILLED}
+            if '"auto"' not in json.dumps(known):
+                initialize(plugin)
+
+        patch.setattr(accelerating, "_initialize", where_known)
+        yield size
+
+
+@pytest.fixture
+def run(many: SimpleNamespace, tmp_path: Path) -> Launched:
+    def launch(writing: Writing, plan: Plan) -> Outcome:
+        for name, text in writing.beside.items():
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        many.processes = plan.launch.world_size or 1
+        return launched(writing.text, tmp_path, whole=True)
+
+    return launch
+
+
+def request_of(reading: Reading) -> Request:
+    return Request("Written for a test.", labels_of(reading))
+
+
+def yaml_files() -> list[Path]:
+    return [path for path in corpus_yaml() if path.parent.name == "accelerate_yaml" and path.suffix == ".yaml"]
+
+
+def readings() -> dict[str, tuple[str, Reading]]:
+    """Text and Reading of each file of the corpus without DeepSpeed that says how many processes there are."""
+    found = {path.name: (text_of(path), accelerate_reading(text_of(path))) for path in yaml_files()}
+    return {
+        name: (text, reading)
+        for name, (text, reading) in found.items()
+        if reading.source != "accelerate-deepspeed"
+        and reading.plan.launch.world_size is not None
+        and not is_refused(name, text)
+        and name.removesuffix(".yaml") not in NOT_OF_THE_FILE
+    }
+
+
+def deepspeed_readings() -> dict[str, tuple[dict[str, Any], Reading]]:
+    """Settings and Reading of each ds_config of the corpus that lint has no error for."""
+    found = {}
+    for path in configs():
+        text = text_of(path)
+        try:
+            if is_refused(path.name, text, AMONG_EIGHT):
+                continue
+            settings, reading = json.loads(text), deepspeed_reading(text, AMONG_EIGHT)
+        except (Unusable, ValueError):
+            continue
+        if isinstance(settings, dict):
+            plan = reading.plan.model_copy(update={"launch": EIGHT})
+            found[path.name] = (settings, reading._replace(plan=plan))
+    return found
+
+
+def test_plans_of_any_kind_become_the_plugin_that_trains_so(run: Launched) -> None:
+    wrong = {}
+    for seed, plan in enumerate(PLANS):
+        writing = write(plan, Request("Written for a test.", {}))
+        assert complaints("accelerate.yaml", writing.text) == [], writing.text
+        if told := differences(plan, run(writing, plan)):
+            wrong[seed] = told
+    assert wrong == {}
+
+
+@needs_corpus
+def test_public_files_become_the_plugin_that_trains_so(run: Launched) -> None:
+    wrong = {}
+    for name, (_, reading) in readings().items():
+        writing = write(reading.plan, request_of(reading))
+        assert unlanded(reading, writing.landings) == [], name
+        assert complaints(name, writing.text) == [], writing.text
+        if told := differences(reading.plan, run(writing, reading.plan)):
+            wrong[name] = told
+    assert wrong == {}
+    assert len(readings()) > LEAST
+
+
+@needs_corpus
+def test_what_is_written_again_is_the_same() -> None:
+    for name, (_, reading) in readings().items():
+        once = accelerate_reading(write(reading.plan, request_of(reading)).text)
+        twice = accelerate_reading(write(once.plan, request_of(once)).text)
+        assert twice.plan == once.plan, name
+        if reading.source != "accelerate-fsdp1" and reading.plan.wrapping.min_params is None:
+            assert once.plan == reading.plan, name
+
+
+@needs_corpus
+def test_public_deepspeed_configs_become_the_plugin_that_trains_so(run: Launched) -> None:
+    wrong = {}
+    for name, (_, reading) in deepspeed_readings().items():
+        writing = write(reading.plan, request_of(reading))
+        assert unlanded(reading, writing.landings) == [], name
+        assert complaints("accelerate.yaml", writing.text) == [], writing.text
+        if told := differences(reading.plan, run(writing, reading.plan)):
+            wrong[name] = told
+    assert wrong == {}
+    assert len(deepspeed_readings()) > LEAST
+
+
+def judged(settings: dict[str, Any], writing: Writing, plan: Plan, outcome: Outcome) -> object:
+    """What a real launch of a file for DeepSpeed does otherwise than the config that it is for."""
+    if outcome.fails:
+        return repr(outcome.error)
+    wanted = training(settings)
+    told = [training(outcome.deepspeed.deepspeed_config)]
+    flat = settings_of(accelerate_config(writing.text))
+    if flat is not None:
+        told.append(training(flat.settings))
+        assert not writing.beside
+    return next((apart(each, wanted) for each in told if each != wanted), None)
+
+
+def apart(one: Plan, other: Plan) -> dict[str, object]:
+    """The fields in which two Plans differ."""
+    return {name: (left, getattr(other, name)) for name, left in one if left != getattr(other, name)}
+
+
+def training(settings: dict[str, Any]) -> Plan:
+    """How a config trains; what Accelerate fills from the script is the same as what is not there."""
+    kept = {key: value for key, value in settings.items() if key != "steps_per_print"}
+    for name in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"):
+        if kept.get(name) == "auto":
+            del kept[name]
+    if kept.get("gradient_clipping") == "auto":
+        kept["gradient_clipping"] = 1.0
+    for name in ("fp16", "bf16"):  # without mixed_precision
+        section = kept.get(name)
+        if isinstance(section, dict) and section.get("enabled") == "auto":
+            kept[name] = {**section, "enabled": False}
+    return deepspeed_reading(json.dumps(kept), AMONG_EIGHT).plan
+
+
+@needs_corpus
+def test_public_deepspeed_configs_train_the_same_under_accelerate(run: Launched) -> None:
+    wrong = {}
+    written = {True: 0, False: 0}
+    for name, (settings, reading) in deepspeed_readings().items():
+        inner = DeepSpeed(settings, drafted(reading.plan)[1])
+        writing = write_deepspeed(reading.plan, request_of(reading), inner)
+        assert complaints("accelerate.yaml", writing.text) == [], writing.text
+        written[FILE in writing.beside] += 1
+        if told := judged(settings, writing, reading.plan, run(writing, reading.plan)):
+            wrong[name] = told
+    assert wrong == {}
+    assert min(written.values()) > 0, written
+
+
+@needs_corpus
+def test_files_for_fsdp1_become_ones_for_fsdp2_in_place(run: Launched) -> None:
+    wrong = {}
+    for name, (text, reading) in readings().items():
+        if not reading.source.startswith("accelerate-fsdp"):
+            continue
+        labels = labels_of(reading)
+        edited = to_fsdp2(accelerate_config(text), labels, lambda text: scan_yaml("accelerate.yaml", text))
+        after = accelerate_reading(edited.text)
+        written = accelerate_reading(write(reading.plan, request_of(reading)).text)
+        assert after.plan == written.plan, name
+        assert unlanded(edited.reading, edited.landings) == [], name
+        for line in text.splitlines():
+            if "#" in line:
+                assert line[line.index("#") :].rstrip() in edited.text, name
+        if told := differences(reading.plan, run(Writing(edited.text, {}), reading.plan)):
+            wrong[name] = told
+    assert wrong == {}

@@ -75,12 +75,8 @@ def _of_accelerate(config: Config) -> Told:
 
 def _of_arguments(config: Config, reading: Reading) -> Told:
     beside = _beside(config)
-    if config.format == "axolotl":
-        given = _room("axolotl.arguments").given(config)
-    else:
-        plain = config.document.root.plain()
-        given = dict(plain) if isinstance(plain, Mapping) else {}
     trainer = _room("trainer.merge")
+    given = _room("axolotl.arguments" if config.format == "axolotl" else "trainer.merge").given(config)
     values = trainer.handed(given, beside)
     inner = _read_deepspeed(config_of(beside.document, beside.context, values | beside.overrides))
     merged = trainer.merge(reading, inner)

@@ -109,7 +109,7 @@ def write_sharding(draft: Draft) -> None:
         draft.landings[field] = Landing("close", f"reshard_after_forward={value}", note)
     _write_unused(draft)
     weights = {
-        "full": Landing("exact", "full_state_dict(model)"),
+        "full": Landing("exact", "full_state_dict(model)", "the whole fp32 weights on rank 0"),
         "sharded": Landing(
             "exact", "save_checkpoint()", "torch.distributed.checkpoint writes each rank's shards"
         ),

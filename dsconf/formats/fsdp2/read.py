@@ -25,6 +25,8 @@ from dsconf.formats.reading import Reading
 from dsconf.plan import Checkpoint, Plan
 
 _RULE = "unreadable-file"
+_FSDP1 = "FullyShardedDataParallel"
+_NOTHING = "no call of torch's fully_shard, replicate or DistributedDataParallel is in it"
 
 
 def read(text: str, path: str) -> Reading:
@@ -46,6 +48,10 @@ def _read(text: str, path: str) -> Reading:
         span = Span(start, start + 1)
         place = f"{error.raw_line}:{error.raw_column + 1}"
         raise Unusable(_RULE, f"it does not parse as Python 3 ({place})", span, text) from None
+    if not any(
+        name in text for name in (*SHARDS, *REPLICATES, _FSDP1)
+    ):  # a large file takes seconds to follow
+        raise Unusable(_RULE, _NOTHING, None, text)
     known = recognise(ast.parse(text))
     notes = Notes(Run(wrapper.module, frozenset(known.functions)), wrapper)
     if "parallelize" not in known.functions and not any(notes.of_torch(*SHARDS, *REPLICATES)):
@@ -69,10 +75,10 @@ def _read(text: str, path: str) -> Reading:
 
 
 def _nothing(notes: Notes) -> str:
-    for event in notes.of_torch("FullyShardedDataParallel"):
+    for event in notes.of_torch(_FSDP1):
         place = notes.place(event.made.node)
         return f"{place}: FullyShardedDataParallel is FSDP1, whose code is not read: only fully_shard is"
-    return "no call of torch's fully_shard, replicate or DistributedDataParallel is in it"
+    return _NOTHING
 
 
 # ---- code that somebody wrote ---------------------------------------------------------------------------

@@ -217,12 +217,19 @@ def _wrapping(emitted: Emitted) -> Wrapping:
     return Wrapping(
         block_classes=tuple(map(str, classes)) if isinstance(classes, tuple) else (),
         min_params=least if isinstance(least, int) else None,
-        separate_ends=_flag(emitted, "SEPARATE_ENDS", "find_units", "wrapping.separate_ends"),
+        separate_ends=_separate_ends(emitted),
         root_only=_flag(emitted, "ROOT_ONLY", "fully_shard(model)", "wrapping.root_only"),
         unused_parameters=_flag(
             emitted, "UNUSED_PARAMETERS", "set_reduce_scatter_unused_params", "wrapping.unused_parameters"
         ),
     )
+
+
+def _separate_ends(emitted: Emitted) -> bool:
+    if emitted.on("SEPARATE_ENDS"):
+        note = "embeddings and heads are units of their own; no number changes where they are not"
+        emitted.notes.say("find_units", True, "exact", note)
+    return emitted.on("SEPARATE_ENDS")
 
 
 def _parallelism(emitted: Emitted) -> Parallelism:
@@ -232,11 +239,7 @@ def _parallelism(emitted: Emitted) -> Parallelism:
     styles: dict[str, dict[str, str]] = {}
     for name, constant in (("block_styles", "BLOCK_STYLES"), ("root_styles", "ROOT_STYLES")):
         table = emitted.value(constant)
-        styles[name] = (
-            read_styles(emitted.notes, constant, table, f"parallelism.{name}")
-            if isinstance(table, Table)
-            else {}
-        )
+        styles[name] = read_styles(emitted.notes, constant, table) if isinstance(table, Table) else {}
     return Parallelism(tensor=size if isinstance(size, int) else 1, **styles)
 
 

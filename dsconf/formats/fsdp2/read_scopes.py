@@ -68,6 +68,7 @@ class Scopes:
         self._heap: Heap = {}
         self._parents: list[int | None] = [None]
         self._frames = [Frame(module, 0, [], set())]
+        self._kept: set[int] = {0}
         self._conditions: tuple[Condition, ...] = ()
         self._contexts: tuple[Value, ...] = ()
         self._loops: tuple[Value, ...] = ()
@@ -95,6 +96,12 @@ class Scopes:
     def _scope(self, parent: int | None) -> int:
         self._parents.append(parent)
         return len(self._parents) - 1
+
+    def _leave(self, scope: int) -> None:
+        """Forget the names of a call that has ended, unless a function that it made may use them."""
+        self._frames.pop()
+        if scope not in self._kept:
+            self._heap = {key: value for key, value in self._heap.items() if key[0] != scope}
 
     def _key(self, name: str) -> tuple[int, str]:
         if name in self._frame.globals:

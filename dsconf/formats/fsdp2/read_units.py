@@ -182,7 +182,8 @@ def read_wrapping(notes: Notes, found: list[Unit]) -> Wrapping:
         notes.say(key, _target(first), "exact", note, node=first.node)
     ends = [unit for unit in found if unit.kind == "end"]
     for unit in ends[:1]:
-        notes.take("fully_shard.module (ends)", "wrapping.separate_ends", _target(unit.made))
+        note = "modules beside the blocks are units of their own; no number changes where they are not"
+        notes.say("fully_shard.module (ends)", _target(unit.made), "exact", note, node=unit.made.node)
     for unit in [unit for unit in found if unit.kind == "part"][:1]:
         note = "parts of blocks are units of their own; no number changes where whole blocks are"
         notes.say("fully_shard.module (parts)", _target(unit.made), "close", note, node=unit.made.node)

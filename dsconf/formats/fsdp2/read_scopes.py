@@ -77,6 +77,11 @@ class Scopes:
         """What an expression stands for."""
         raise NotImplementedError
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether the file was too long to be followed to its end."""
+        raise NotImplementedError
+
     def constant(self, name: str) -> Value | None:
         """The value of a name of the module; None where there is none."""
         return self._heap.get((0, name))

@@ -119,12 +119,15 @@ def path_of(value: Value) -> Path:
 
 
 def setting(units: Sequence[Unit], name: str, notes: Notes) -> tuple[Value | None, Made | None]:
-    """An argument of the calls for blocks, or of the only ones; says so where they differ."""
+    """An argument of the calls for blocks, or of the only ones; says so where they differ.
+
+    Where arguments are unpacked that are not known, it may be among them: then it is what they come from.
+    """
     of_blocks = [unit for unit in units if unit.kind == "block"] or [
         unit for unit in units if unit.kind == "root"
     ]
     chosen = of_blocks or list(units)
-    values = [(unit.made.argument(name), unit) for unit in chosen]
+    values = [(unit.made.argument(name) or unit.made.open, unit) for unit in chosen]
     first, unit = values[0]
     for other, another in values[1:]:
         if not _same(first, other):

@@ -6,6 +6,7 @@ import copy
 import importlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,13 +25,13 @@ from dsconf.plan import Plan, Unresolved, Warmup
 from dsconf.translate.readers import read
 from dsconf.translate.run import Refused, Translation, translate
 
+from . import judge
 from .arguing import one_machine, outcome
 
 pytestmark = pytest.mark.oracle
 yaml: Any = importlib.import_module("yaml")
 
 FIXTURES = sorted((Path(__file__).parents[2] / "fixtures" / "translate").iterdir())
-AMONG_EIGHT = Context(world_size=8)
 STEPS = 50
 """Of a run whose arguments leave that open."""
 LEAST = 200
@@ -39,20 +40,40 @@ LEAST = 200
 
 @pytest.fixture(scope="module", autouse=True)
 def machine() -> Iterator[None]:
-    with one_machine():
+    with machines():
         yield
 
 
+@contextmanager
+def machines() -> Iterator[None]:
+    """As many ranks as `world` says."""
+    state = importlib.import_module("accelerate.state")
+    with one_machine(), pytest.MonkeyPatch.context() as patch:
+        start = state.PartialState.__init__
+
+        def with_all_ranks(self: Any, *args: Any, **options: Any) -> None:
+            start(self, *args, **options)
+            self.num_processes = world.ranks
+
+        patch.setattr(state.PartialState, "__init__", with_all_ranks)
+        yield
+
+
+world = SimpleNamespace(ranks=8)
+
+
 def translated(path: Path) -> Translation | None:
-    """What a file becomes; None where DeepSpeed itself refuses it."""
+    """What a file becomes on the ranks that it is for; None where DeepSpeed itself refuses it."""
     try:
-        return translate(str(path), "trainer-deepspeed", AMONG_EIGHT, {}, ())
+        translate(str(path), "trainer-deepspeed", Context(), {}, ())
+        world.ranks = plan_of(path, Context()).ranks or 8
+        return translate(str(path), "trainer-deepspeed", Context(world_size=world.ranks), {}, ())
     except Refused:
         return None
 
 
 def finished(done: Translation, folder: Path) -> dict[str, Any]:
-    """The DeepSpeed config with which the real Trainer calls DeepSpeed: filled, and compared with the arguments."""
+    """The DeepSpeed config with which the real Trainer calls DeepSpeed, which takes it."""
     values = yaml.safe_load(done.text)
     if isinstance(values["deepspeed"], str):
         values["deepspeed"] = json.loads(Path(values["deepspeed"]).read_text(encoding="utf-8"))
@@ -65,20 +86,22 @@ def finished(done: Translation, folder: Path) -> dict[str, Any]:
     arguments.hf_deepspeed_config.trainer_config_finalize(arguments, model, steps)
     arguments.deepspeed_plugin.set_mixed_precision(arguments.mixed_precision)
     found: dict[str, Any] = copy.deepcopy(arguments.deepspeed_plugin.deepspeed_config)
+    taken = judge.read(found, world.ranks)
+    if isinstance(taken, Exception):
+        raise taken
     return found
 
 
-def plan_of(path: Path) -> Plan:
-    """The Plan of a DeepSpeed config."""
-    return read(
-        opener(AMONG_EIGHT).pieces(str(path), read_text(str(path)), recognise=False)[0].config
-    ).reading.plan
+def plan_of(path: Path, context: Context) -> Plan:
+    """The Plan of a file."""
+    config = opener(context).pieces(str(path), read_text(str(path)), recognise=False)[0].config
+    return read(config).reading.plan
 
 
 def lost(before: Plan, config: Mapping[str, Any]) -> list[str]:
     """The fields that a source determines, and that are others in the config that DeepSpeed gets."""
     document = scan("ds_config.json", json.dumps(config), reader="json")
-    after = read_deepspeed(config_of(document, AMONG_EIGHT)).plan
+    after = read_deepspeed(config_of(document, Context(world_size=world.ranks))).plan
     elsewhere = _elsewhere(before)
     return [
         str(each)
@@ -114,8 +137,8 @@ def test_deepspeed_gets_every_public_config_as_it_was(tmp_path: Path) -> None:
             continue
         known += 1
         try:
-            found = lost(plan_of(path), finished(done, tmp_path))
-        except (TypeError, ValueError) as error:
+            found = lost(plan_of(path, Context(world_size=world.ranks)), finished(done, tmp_path))
+        except (AssertionError, TypeError, ValueError) as error:
             found = [repr(error)]
         if found:
             wrong[path.name] = found

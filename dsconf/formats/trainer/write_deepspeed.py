@@ -27,6 +27,7 @@ _MATCHED = {
 """Keys that Trainer compares with one argument, and stops where they differ: the argument, and the field of both."""
 _RATE, _PEAK = "optimizer.params.lr", "scheduler.params.warmup_max_lr"
 _ZERO, _STEPS = "zero_optimization", "gradient_accumulation_steps"
+_MICRO, _TOTAL = "train_micro_batch_size_per_gpu", "train_batch_size"
 _GATHER = "stage3_gather_16bit_weights_on_model_save"
 _OVERWRITTEN = (
     f"{_PEAK} sets the rate from the first step on: {_RATE} is the same, since Trainer compares both"
@@ -107,9 +108,13 @@ class _Writer(Draft):
     def _complete(self) -> None:
         """What DeepSpeed has by default or derives, and Trainer wants to see; and words for true and false as such."""
         self.config.setdefault(_ZERO, {"stage": 0})
+        if not {_MICRO, _TOTAL} & self.config.keys():
+            self.config[_MICRO] = "auto" if self.plan.batch.micro is None else self.plan.batch.micro
         steps = self.plan.batch.accumulation
         if _STEPS not in self.config and isinstance(steps, int) and steps != 1:
             self.config[_STEPS] = steps
+        elif _STEPS not in self.config and steps is None:
+            self.config[_STEPS] = "auto"
         for path in (*_MATCHED, _PEAK, "bf16.enabled", "fp16.enabled"):
             above, _, name = path.rpartition(".")
             section = self._at(above) if above else self.config
@@ -159,8 +164,8 @@ class _Writer(Draft):
     # ---- what Trainer compares -----------------------------------------------------------------------
 
     def _batch(self) -> None:
-        micro, steps = self._at("train_micro_batch_size_per_gpu"), self._at("gradient_accumulation_steps")
-        total, world = self._at("train_batch_size"), self.plan.launch.world_size or self.plan.ranks
+        micro, steps = self._at(_MICRO), self._at(_STEPS)
+        total, world = self._at(_TOTAL), self.plan.launch.world_size or self.plan.ranks
         micro = self.plan.batch.micro if micro in (None, "auto") else micro
         steps = self.plan.batch.accumulation if steps in (None, "auto") else steps
         steps = 1 if steps is None else steps
@@ -168,7 +173,7 @@ class _Writer(Draft):
             fits = world is not None and isinstance(steps, int) and total % (world * steps) == 0
             micro = total // (world * steps) if world and isinstance(steps, int) and fits else None
             if micro is None:
-                micro = Unresolved(key="train_micro_batch_size_per_gpu")
+                micro = Unresolved(key=_MICRO)
         if micro is not None:
             self._said("per_device_train_batch_size", micro, "batch.micro")
         self._said("gradient_accumulation_steps", steps, "batch.accumulation")

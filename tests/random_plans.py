@@ -60,7 +60,9 @@ class _Drawn:
             ),
             optimizer=self._optimizer(),
             schedule=self._schedule(),
-            clipping=Clipping(max_norm=self.one_of((None, 1.0, OPEN)), skips_not_finite=self.one_of((None, True))),
+            clipping=Clipping(
+                max_norm=self.one_of((None, 1.0, OPEN)), skips_not_finite=self.one_of((None, True))
+            ),
             wrapping=self._wrapping(),
             parallelism=Parallelism(tensor=tensor, context=context),
             launch=Launch(world_size=world, machines=self.one_of((1, 1, 2))),
@@ -108,5 +110,8 @@ class _Drawn:
         blocks: tuple[str, ...] = self.one_of(((), ("LlamaDecoderLayer",), ("T5Block", "T5Stack")))
         kinds = (Wrapping(block_classes=blocks), Wrapping(min_params=10**6), Wrapping(root_only=True))
         kind: Wrapping = self.one_of(kinds)
-        update = {"separate_ends": self.one_of((True, False)), "unused_parameters": self.one_of((False, False, True))}
+        update = {
+            "separate_ends": self.one_of((True, False)),
+            "unused_parameters": self.one_of((False, False, True)),
+        }
         return kind.model_copy(update=update)

@@ -38,7 +38,7 @@ def deepspeed_reading(text: str, context: Context = ANY) -> Reading:
 
 def labels_of(reading: Reading) -> Mapping[str, str]:
     """By field the key that it comes from."""
-    return {field: key for key, field in reversed(reading.fields.items())} | dict(reading.labels)
+    return {field: key for key, field in list(reading.fields.items())[::-1]} | dict(reading.labels)
 
 
 def unlanded(reading: Reading, landings: Mapping[str, Any]) -> list[str]:

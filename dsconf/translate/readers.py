@@ -5,36 +5,38 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
 from dsconf.document.source import Unusable
-from dsconf.formats.accelerate import read_deepspeed as accelerate
-from dsconf.formats.axolotl.arguments import given as of_axolotl
-from dsconf.formats.deepspeed.read import read as read_deepspeed
-from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Reading
-from dsconf.formats.trainer import merge as trainer
 from dsconf.lint.beside import NAMED_BY
 from dsconf.lint.consumer import config_of
+from dsconf.translate.told import Held, Told, with_values
+
+_DISTRIBUTES = ("fully_shard", "DistributedDataParallel", "replicate")
 
 
-class Held(NamedTuple):
-    """The DeepSpeed config that a source is, holds, or names."""
-
-    settings: Mapping[str, Any]
-    keys: frozenset[str]
-    """The keys of the source that stand for it."""
-    path: str | None = None
-    """The file that is nothing but it, and that any JSON reader reads."""
+def _room(name: str) -> Any:
+    """A module of the room of a format, which is read only where a file needs it."""
+    return import_module(f"dsconf.formats.{name}")
 
 
-class Told(NamedTuple):
-    """What a source says."""
+def is_code(path: str, text: str) -> bool:
+    """Whether a file is Python code that distributes a model itself, by a name in it; others may hold a config."""
+    return path.endswith(".py") and any(name in text for name in _DISTRIBUTES)
 
-    reading: Reading
-    deepspeed: Held | None = None
+
+def read_code(path: str, text: str) -> Reading:
+    """Read FSDP2 code. Raises Unusable where it is none."""
+    reading: Reading = _room("fsdp2.read").read(text, path)
+    return reading
+
+
+def _read_deepspeed(config: Config) -> Reading:
+    reading: Reading = _room("deepspeed.read").read(config)
+    return reading
 
 
 def read(config: Config) -> Told:
@@ -44,7 +46,7 @@ def read(config: Config) -> Told:
     """
     if config.format == "deepspeed":
         return _of_deepspeed(config)
-    reading: Reading = import_module(f"dsconf.formats.{config.format}.read").read(config)
+    reading: Reading = _room(f"{config.format}.read").read(config)
     if not reading.source.endswith("-deepspeed"):
         return Told(reading)
     if config.format == "accelerate":
@@ -53,30 +55,32 @@ def read(config: Config) -> Told:
 
 
 def _of_deepspeed(config: Config) -> Told:
-    reading = read_deepspeed(config)
+    reading = _read_deepspeed(config)
     whole = config.document.language == "json" and not (config.overrides or config.document.relaxations)
     path = config.document.path if whole else None
     return Told(reading, Held(_settings(config), _keys(reading), path))
 
 
 def _of_accelerate(config: Config) -> Told:
+    accelerate = _room("accelerate.read_deepspeed")
     flat = accelerate.settings_of(config)
     if flat is None:
         beside = _beside(config)
-        inner = read_deepspeed(beside)
-        return Told(accelerate.join_file(config, inner), _held(beside, _keys(inner)))
+        inner = _read_deepspeed(beside)
+        return Told(accelerate.join_file(config, inner), _held(config, beside, _keys(inner)))
     document = scan(config.document.path, json.dumps(flat.settings), reader="json")
-    inner = read_deepspeed(config_of(document, config.context._replace(consumer="accelerate")))
+    inner = _read_deepspeed(config_of(document, config.context._replace(consumer="accelerate")))
     return Told(accelerate.join(config, flat, inner), Held(flat.settings, frozenset(flat.sources.values())))
 
 
 def _of_arguments(config: Config, reading: Reading) -> Told:
     beside = _beside(config)
-    given = of_axolotl(config) if config.format == "axolotl" else trainer.given(config)
+    trainer = _room("trainer.merge")
+    given = _room("axolotl.arguments" if config.format == "axolotl" else "trainer.merge").given(config)
     values = trainer.handed(given, beside)
-    inner = read_deepspeed(config_of(beside.document, beside.context, values | beside.overrides))
+    inner = _read_deepspeed(config_of(beside.document, beside.context, values | beside.overrides))
     merged = trainer.merge(reading, inner)
-    return Told(merged, _held(beside, (f"{trainer.PREFIX}{key}" for key in _keys(inner)), values))
+    return Told(merged, _held(config, beside, (f"{trainer.PREFIX}{key}" for key in _keys(inner)), values))
 
 
 def _keys(reading: Reading) -> frozenset[str]:
@@ -94,8 +98,12 @@ def _beside(config: Config) -> Config:
     return beside
 
 
-def _held(beside: Config, keys: Iterable[str], values: Mapping[str, object] | None = None) -> Held:
-    path = beside.document.path if not beside.overrides and beside.document.language == "json" else None
+def _held(
+    config: Config, beside: Config, keys: Iterable[str], values: Mapping[str, object] | None = None
+) -> Held:
+    named = beside.document.path != config.document.path
+    whole = beside.document.language == "json" and not (beside.overrides or beside.document.relaxations)
+    path = beside.document.path if named and whole else None
     return Held(_settings(beside, values), frozenset(keys), path)
 
 
@@ -103,36 +111,3 @@ def _settings(config: Config, values: Mapping[str, object] | None = None) -> dic
     """The values of a DeepSpeed Config as they stand in the file, with those of --set and of `values` by path."""
     plain = config.document.root.plain()
     return with_values(plain if isinstance(plain, Mapping) else {}, {**(values or {}), **config.overrides})
-
-
-def with_values(settings: Mapping[str, Any], values: Mapping[str, object]) -> dict[str, Any]:
-    """A DeepSpeed config with other values, by dotted path."""
-    root = dict(settings)
-    for path, value in values.items():
-        *above, name = path.split(".")
-        section = root
-        for key in above:
-            inner = section.get(key)
-            section[key] = dict(inner) if isinstance(inner, Mapping) else {}
-            section = section[key]
-        section[name] = value
-    return root
-
-
-def kept(told: Told) -> Reading:
-    """The Reading for a target that trains with DeepSpeed, too: what its config says is kept as it is."""
-    reading, held = told.reading, told.deepspeed
-    if held is None:
-        return reading
-    items = [
-        item if item.key not in held.keys or item.outcome == "rejected-by-source" else _as_it_is(item)
-        for item in reading.items
-        if item.written or item.key not in held.keys
-    ]
-    remarks = {key: remark for key, remark in reading.remarks.items() if key not in held.keys}
-    in_force = {key: default for key, default in reading.in_force.items() if key not in held.keys}
-    return reading._replace(items=items, remarks=remarks, in_force=in_force)
-
-
-def _as_it_is(item: Item) -> Item:
-    return item._replace(outcome="exact", target="", note="", action=None)

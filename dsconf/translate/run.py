@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +13,6 @@ from dsconf.config.effective import Config
 from dsconf.document.edit import EditError
 from dsconf.document.node import UNKNOWN
 from dsconf.document.source import Unusable, read_text
-from dsconf.document.yaml_reader import scan_yaml
-from dsconf.formats.accelerate.in_place import to_fsdp2
 from dsconf.formats.choices import Numerics, Style
 from dsconf.formats.reading import Reading
 from dsconf.formats.writing import Request, Writing
@@ -27,10 +24,12 @@ from dsconf.lint.selection import Rule
 from dsconf.plan import Plan
 from dsconf.translate.names import title
 from dsconf.translate.numerics import difference, recommended
-from dsconf.translate.readers import Told, read
+from dsconf.translate.readers import is_code, read, read_code
 from dsconf.translate.refusals import stops, with_refusals
 from dsconf.translate.report import Report, assemble
+from dsconf.translate.targets import in_place as change
 from dsconf.translate.targets import reading_for, takes, write
+from dsconf.translate.told import Told
 from dsconf.translate.wrapping import Chosen, choose, divided
 
 
@@ -124,11 +123,9 @@ def _in_place(source: _Source, target: str, labels: Mapping[str, str], chosen: C
     if target != "accelerate-fsdp2" or source.config is None or source.config.format != "accelerate":
         raise EditError("only an Accelerate config can be changed in place, to accelerate-fsdp2")
     config = source.config
-    edited = to_fsdp2(config, labels, partial(scan_yaml, config.document.path))
-    writing = Writing(edited.text, edited.landings, edited.needs)
-    path = config.document.path
-    report = assemble(path, edited.reading, writing, target, config.context, "deepspeed", "", chosen)
-    return Translation(edited.text, _with_refusals(report, source), {})
+    reading, writing = change(config, labels)
+    report = assemble(config.document.path, reading, writing, target, config.context, "deepspeed", "", chosen)
+    return Translation(writing.text, _with_refusals(report, source), {})
 
 
 def _completed(reading: Reading, chosen: Chosen, context: Context) -> tuple[Plan, dict[str, str]]:
@@ -176,7 +173,10 @@ def _labels(reading: Reading) -> dict[str, str]:
 
 def _open(path: str, context: Context, overrides: Mapping[str, object], rules: list[Rule]) -> _Source:
     try:
-        pieces = opener(context, overrides).pieces(path, read_text(path), recognise=False)
+        text = read_text(path)
+        if is_code(path, text):
+            return _Source(Told(read_code(path, text)), None, (), frozenset())
+        pieces = opener(context, overrides).pieces(path, text, recognise=False)
         return _of_config(pieces[0], rules)
     except Unusable as problem:
         raise Refused(_refusal(path, problem, rules, context)) from None

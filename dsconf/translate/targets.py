@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
+from dsconf.config.effective import Config
 from dsconf.config.tables import spec_at
-from dsconf.formats.accelerate.write_deepspeed import DeepSpeed
-from dsconf.formats.accelerate.write_deepspeed import write_deepspeed as for_accelerate
+from dsconf.document.yaml_reader import scan_yaml
 from dsconf.formats.deepspeed.keys import load_keys
-from dsconf.formats.deepspeed.write import drafted, needs_of
 from dsconf.formats.outcome import Landing
 from dsconf.formats.reading import Reading
-from dsconf.formats.trainer.write_deepspeed import write_deepspeed as for_trainer
 from dsconf.formats.writing import Request, Writing
 from dsconf.plan import Plan
-from dsconf.translate.readers import Held, Told, kept, with_values
+from dsconf.translate.told import Held, Told, kept, with_values
 
 _WRITERS = {
     "fsdp2": "fsdp2",
@@ -26,6 +25,11 @@ _WRITERS = {
     "axolotl": "axolotl",
 }
 """By target the room whose module `write` writes it from the Plan alone."""
+
+
+def _room(name: str) -> Any:
+    """A module of the room of a format, which is read only where a target needs it."""
+    return import_module(f"dsconf.formats.{name}")
 
 
 def reading_for(target: str, told: Told) -> Reading:
@@ -58,8 +62,7 @@ def write(
     path for what the target `takes`.
     """
     if target in _WRITERS:
-        writing: Writing = import_module(f"dsconf.formats.{_WRITERS[target]}.write").write(plan, request)
-        return writing
+        return _room(f"{_WRITERS[target]}.write").write(plan, request)  # type: ignore[no-any-return]
     settings, landings = _settings(held, reading, plan)
     settings = with_values(settings, given)
     landings = {
@@ -69,19 +72,30 @@ def write(
         for field, landing in landings.items()
     }
     path = held.path if held is not None and settings == held.settings else None
+    writing: Writing
     if target == "accelerate-deepspeed":
-        return for_accelerate(plan, request, DeepSpeed(settings, landings, path))
-    if target == "trainer-deepspeed":
-        return for_trainer(plan, request, settings, landings, path)
-    text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
-    return Writing(text, landings, needs_of(settings))
+        accelerate = _room("accelerate.write_deepspeed")
+        writing = accelerate.write_deepspeed(plan, request, accelerate.DeepSpeed(settings, landings, path))
+    elif target == "trainer-deepspeed":
+        trainer = _room("trainer.write_deepspeed")
+        writing = trainer.write_deepspeed(plan, request, settings, landings, path)
+    else:
+        text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+        writing = Writing(text, landings, _room("deepspeed.write").needs_of(settings))
+    return writing
+
+
+def in_place(config: Config, labels: Mapping[str, str]) -> tuple[Reading, Writing]:
+    """An Accelerate config for FSDP1 changed where it stands to one for FSDP2. Raises EditError where it can't be."""
+    edited = _room("accelerate.in_place").to_fsdp2(config, labels, partial(scan_yaml, config.document.path))
+    return edited.reading, Writing(edited.text, edited.landings, edited.needs)
 
 
 def _settings(
     held: Held | None, reading: Reading, plan: Plan
 ) -> tuple[Mapping[str, Any], Mapping[str, Landing]]:
     """The DeepSpeed config: as the source has it, with the sections that only stand beside it there."""
-    settings, landings = drafted(plan)
+    settings, landings = _room("deepspeed.write").drafted(plan)
     if held is None:
         return settings, landings
     beside = {} if reading.source == "deepspeed" else settings

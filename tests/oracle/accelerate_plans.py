@@ -41,7 +41,8 @@ def expected(plan: Plan) -> dict[str, object] | None:
     precision, wrapping = plan.precision, plan.wrapping
     if plan.sharding.partition == "nothing" and plan.parallelism.context == 1:
         return None
-    units, names = "TRANSFORMER_BASED_WRAP", list(wrapping.block_classes) or None
+    units: str | None = "TRANSFORMER_BASED_WRAP"
+    names = list(wrapping.block_classes) or None
     if wrapping.root_only:
         units, names = None, None
     elif wrapping.min_params is not None:
@@ -80,7 +81,9 @@ def found(plugin: Any) -> dict[str, object] | None:
     own = {
         "cpu_offload": offloads(plugin.cpu_offload),
         "auto_wrap_policy": WRAPPING[wrapping.__name__] if wrapping else None,
-        "mixed_precision_policy": tuple(str(each).removeprefix("torch.") for each in dtypes) if dtypes else None,
+        "mixed_precision_policy": tuple(str(each).removeprefix("torch.") for each in dtypes)
+        if dtypes
+        else None,
     }
     names = (
         "fsdp_version sharding_strategy reshard_after_forward transformer_cls_names_to_wrap state_dict_type "
@@ -95,7 +98,7 @@ def layout(plan: Plan) -> dict[str, int] | None:
     world, group = plan.launch.world_size, plan.sharding.group
     tensor, context = plan.parallelism.tensor, plan.parallelism.context
     sharded = expected(plan) is not None
-    if world is None or (tensor, context) == (1, 1) and (group in (None, world) or not sharded):
+    if world is None or ((tensor, context) == (1, 1) and (group in (None, world) or not sharded)):
         return None
     if not sharded:
         return dict.fromkeys(_SIZES, 1) | {"tp": tensor} if world == tensor else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,8 @@ from translated import (
     accelerate_config,
     accelerate_reading,
     complaints,
-    is_refused,
     deepspeed_reading,
+    is_refused,
     labels_of,
     text_of,
     unlanded,
@@ -34,20 +35,22 @@ from dsconf.formats.reading import Reading
 from dsconf.formats.writing import Request, Writing
 from dsconf.plan import Launch, Plan
 
-from .accelerate_plans import differences, many_machines
 from . import accelerating
+from .accelerate_plans import differences, many_machines
 from .accelerating import Outcome, launched
 from .test_yaml_corpus import NOT_OF_THE_FILE
 
 pytestmark = pytest.mark.oracle
 
 Launched = Callable[[Writing, Plan], Outcome]
-EIGHT = Launch(world_size=8, machines=1)
 PLANS = [random_plan(seed) for seed in range(200)]
 FILLED = (
     "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping",
 )  # fmt: skip
-AMONG_EIGHT = Context("accelerate", 8)
+WORLDS = (8, 1, 2, 4, 16, 32, 64)
+TUNED = {
+    "EleutherAI__gpt-neox__configs__autotuning_configs__small_tune.json": "its lists are for the autotuner"
+}
 LEAST = 40
 """Files of the corpus that hold FSDP or DDP."""
 
@@ -83,7 +86,9 @@ def request_of(reading: Reading) -> Request:
 
 
 def yaml_files() -> list[Path]:
-    return [path for path in corpus_yaml() if path.parent.name == "accelerate_yaml" and path.suffix == ".yaml"]
+    return [
+        path for path in corpus_yaml() if path.parent.name == "accelerate_yaml" and path.suffix == ".yaml"
+    ]
 
 
 def readings() -> dict[str, tuple[str, Reading]]:
@@ -99,20 +104,27 @@ def readings() -> dict[str, tuple[str, Reading]]:
     }
 
 
+@cache
 def deepspeed_readings() -> dict[str, tuple[dict[str, Any], Reading]]:
-    """Settings and Reading of each ds_config of the corpus that lint has no error for."""
+    """Settings and Reading of each ds_config of the corpus, on the first number of ranks on which lint has no error."""
     found = {}
     for path in configs():
-        text = text_of(path)
-        try:
-            if is_refused(path.name, text, AMONG_EIGHT):
-                continue
-            settings, reading = json.loads(text), deepspeed_reading(text, AMONG_EIGHT)
-        except (Unusable, ValueError):
+        if path.name in TUNED:
             continue
-        if isinstance(settings, dict):
-            plan = reading.plan.model_copy(update={"launch": EIGHT})
-            found[path.name] = (settings, reading._replace(plan=plan))
+        text = text_of(path)
+        for context in (Context(world_size=world) for world in WORLDS):
+            try:
+                if is_refused(path.name, text, context):
+                    continue
+                settings, reading = json.loads(text), deepspeed_reading(text, context)
+            except (Unusable, ValueError):
+                break
+            launch = Launch(world_size=context.world_size, machines=1)
+            found[path.name] = (
+                settings,
+                reading._replace(plan=reading.plan.model_copy(update={"launch": launch})),
+            )
+            break
     return found
 
 
@@ -159,18 +171,18 @@ def test_public_deepspeed_configs_become_the_plugin_that_trains_so(run: Launched
         if told := differences(reading.plan, run(writing, reading.plan)):
             wrong[name] = told
     assert wrong == {}
-    assert len(deepspeed_readings()) > LEAST
+    assert len(deepspeed_readings()) > 4 * LEAST
 
 
 def judged(settings: dict[str, Any], writing: Writing, plan: Plan, outcome: Outcome) -> object:
     """What a real launch of a file for DeepSpeed does otherwise than the config that it is for."""
     if outcome.fails:
         return repr(outcome.error)
-    wanted = training(settings)
-    told = [training(outcome.deepspeed.deepspeed_config)]
+    wanted = training(settings, plan)
+    told = [training(outcome.deepspeed.deepspeed_config, plan)]
     flat = settings_of(accelerate_config(writing.text))
     if flat is not None:
-        told.append(training(flat.settings))
+        told.append(training(flat.settings, plan))
         assert not writing.beside
     return next((apart(each, wanted) for each in told if each != wanted), None)
 
@@ -180,7 +192,7 @@ def apart(one: Plan, other: Plan) -> dict[str, object]:
     return {name: (left, getattr(other, name)) for name, left in one if left != getattr(other, name)}
 
 
-def training(settings: dict[str, Any]) -> Plan:
+def training(settings: dict[str, Any], plan: Plan) -> Plan:
     """How a config trains; what Accelerate fills from the script is the same as what is not there."""
     kept = {key: value for key, value in settings.items() if key != "steps_per_print"}
     for name in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"):
@@ -192,7 +204,7 @@ def training(settings: dict[str, Any]) -> Plan:
         section = kept.get(name)
         if isinstance(section, dict) and section.get("enabled") == "auto":
             kept[name] = {**section, "enabled": False}
-    return deepspeed_reading(json.dumps(kept), AMONG_EIGHT).plan
+    return deepspeed_reading(json.dumps(kept), Context("accelerate", plan.launch.world_size)).plan
 
 
 @needs_corpus

@@ -25,8 +25,22 @@ COMPUTED = {
         "dsconf.config.derive",
         "dsconf.formats.deepspeed.keys",
     },
-    "dsconf.translate.readers": {"dsconf.formats.deepspeed.read"},
-    "dsconf.translate.targets": {"dsconf.formats.fsdp2.write"},
+    "dsconf.translate.readers": {
+        *(
+            f"dsconf.formats.{name}.read"
+            for name in ("deepspeed", "fsdp2", "accelerate", "trainer", "axolotl")
+        ),
+        *("dsconf.formats.accelerate.read_deepspeed", "dsconf.formats.axolotl.arguments"),
+        "dsconf.formats.trainer.merge",
+    },
+    "dsconf.translate.targets": {
+        *(
+            f"dsconf.formats.{name}.write"
+            for name in ("deepspeed", "fsdp2", "accelerate", "trainer", "axolotl")
+        ),
+        *(f"dsconf.formats.{name}.write_deepspeed" for name in ("accelerate", "trainer")),
+        "dsconf.formats.accelerate.in_place",
+    },
     "dsconf.cli": {f"dsconf.cli.{path.stem}" for path in (PACKAGE / "cli").glob("[a-z]*.py")}
     - {"dsconf.cli.options", "dsconf.cli.circumstances", "dsconf.cli.project", "dsconf.cli.per_file"},
     "dsconf.lint.report": {

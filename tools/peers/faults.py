@@ -35,8 +35,15 @@ class Fault(NamedTuple):
 FAULTS = (
     Fault("01_typo.json", "a typo in a key", ("3:3 DS104",), "gradient_cliping"),
     Fault("01b_typo_in_section.json", "a typo in a key of a section", ("5:38 DS105",), "overlap_com\\b"),
-    Fault("02_batch_sizes.json", "batch sizes that fit no number of GPUs", ("2:3 DS201",), "train_batch_size.*10"),
-    Fault("03_two_precisions.json", "fp16 and bf16", ("3:13 DS301",), "(bf16|bfloat16) and fp16|fp16 and bf16"),
+    Fault(
+        "02_batch_sizes.json",
+        "batch sizes that fit no number of GPUs",
+        ("2:3 DS201",),
+        "train_batch_size.*10",
+    ),
+    Fault(
+        "03_two_precisions.json", "fp16 and bf16", ("3:13 DS301",), "(bf16|bfloat16) and fp16|fp16 and bf16"
+    ),
     Fault(
         "04_offload_param_stage_2.json",
         "parameters are offloaded at ZeRO-2, which does not do that",
@@ -55,7 +62,10 @@ FAULTS = (
     ),
     Fault("08_deprecated_offload.json", "a deprecated key", ("5:38 DS108",), "cpu_offload"),
     Fault(
-        "09_number_as_text.json", "a learning rate written as text", ("4:47 DS106",), f"lr\\b.*{_NOT_A_NUMBER}"
+        "09_number_as_text.json",
+        "a learning rate written as text",
+        ("4:47 DS106",),
+        f"lr\\b.*{_NOT_A_NUMBER}",
     ),
     Fault(
         "09b_batch_size_as_text.json",

@@ -72,7 +72,8 @@ RIVALS = (
         yaml="accelerate launch --config_file {} accelerator.py",
     ),
     Rival(
-        "accelerate to-fsdp2", yaml=f"accelerate to-fsdp2 --config_file {{}} --output_file {CONVERTED} --overwrite"
+        "accelerate to-fsdp2",
+        yaml=f"accelerate to-fsdp2 --config_file {{}} --output_file {CONVERTED} --overwrite",
     ),
     Rival("json.tool", json="python -m json.tool {}"),
 )
@@ -110,7 +111,9 @@ def error_of(output: str) -> str:
         return output.strip()
     text = output[own[-1].start(1) :]
     lines = re.sub(r"^\[rank\d+\]: ?", "", text, flags=re.MULTILINE).splitlines()
-    end = next((at for at, line in enumerate(lines) if at and re.match(r"Traceback|E?\d{4} |\[|$", line)), None)
+    end = next(
+        (at for at, line in enumerate(lines) if at and re.match(r"Traceback|E?\d{4} |\[|$", line)), None
+    )
     return "\n".join(lines[:end])
 
 

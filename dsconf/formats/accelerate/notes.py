@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dsconf.config.effective import Config, Facts
-from dsconf.formats.accelerate.facts import FACTS
 from dsconf.formats.outcome import Item, Outcome
 from dsconf.formats.reading import Default, Remark
 
@@ -13,9 +12,9 @@ SIZES = "parallelism_config.parallelism_config_{}_size"
 class Notes:
     """A Config, and what is said of its keys while it is read."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, facts: Facts) -> None:
         self.config = config
-        self.facts = Facts(config, FACTS)
+        self.facts = facts
         self.fields: dict[str, str] = {}
         self.items: list[Item] = []
         self.remarks: dict[str, Remark] = {}

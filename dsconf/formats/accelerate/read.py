@@ -3,8 +3,9 @@ count."""
 
 from __future__ import annotations
 
-from dsconf.config.effective import Config
+from dsconf.config.effective import Config, Facts
 from dsconf.document.node import UNKNOWN
+from dsconf.formats.accelerate.facts import FACTS
 from dsconf.formats.accelerate.leftover import leave_out
 from dsconf.formats.accelerate.notes import SIZES, Notes
 from dsconf.formats.fsdp_precision import Kind, Word, precision
@@ -33,7 +34,12 @@ def read(config: Config) -> Reading:
     The optimizer, the schedule, clipping and the batch are the script's: they stay None. Unsupported settings are
     items of the Reading, not exceptions: their fields keep the Plan's defaults.
     """
-    return _Reader(config).run()
+    return _Reader(config, facts_of(config)).run()
+
+
+def facts_of(config: Config) -> Facts:
+    """The facts of an Accelerate Config."""
+    return Facts(config, FACTS)
 
 
 class _Reader(Notes):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dsconf.config.effective import Config
 from dsconf.formats.accelerate.leftover import leave_out
 from dsconf.formats.accelerate.notes import Notes
-from dsconf.formats.accelerate.read import read
+from dsconf.formats.accelerate.read import facts_of, read
 from dsconf.formats.outcome import Item
 from dsconf.formats.reading import Default, Reading, Remark
 from dsconf.plan import Plan, Unresolved
@@ -35,7 +35,7 @@ class Flat(NamedTuple):
 
 def settings_of(config: Config) -> Flat | None:
     """What the keys of the section mean; None where it names a file instead, or does not count."""
-    notes = Notes(config)
+    notes = Notes(config, facts_of(config))
     if notes.facts.value("deepspeed_on") is not True or notes.facts.value("ds_file") is not None:
         return None
     return _Flattened(notes).run()
@@ -130,7 +130,7 @@ def land_rest(notes: Notes) -> None:
 
 def join(config: Config, flat: Flat, inner: Reading) -> Reading:
     """The Reading of a file: `inner` is that of the dictionary that its section means."""
-    outer, notes = read(config), Notes(config)
+    outer, notes = read(config), Notes(config, facts_of(config))
 
     def renamed(key: str) -> str:
         return flat.sources.get(key, key)
@@ -171,7 +171,7 @@ def join(config: Config, flat: Flat, inner: Reading) -> Reading:
 
 def join_file(config: Config, inner: Reading) -> Reading:
     """The Reading of a file that names a DeepSpeed JSON, of which `inner` is the Reading."""
-    outer, notes = read(config), Notes(config)
+    outer, notes = read(config), Notes(config, facts_of(config))
     named = f"{_SECTION}deepspeed_config_file"
     # The file says the precision, and Accelerate refuses a word of its own beside it.
     notes.fields = {key: field for key, field in outer.fields.items() if key != "mixed_precision"}

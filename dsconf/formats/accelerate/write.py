@@ -41,8 +41,7 @@ class _Writer:
         self._precision("fsdp2" if sharded else "ddp")
         write_launch(self.plan, self.request, self.lines, self.landings)
         self.landings |= land_script(self.plan)
-        labels = self.request.labels
-        left = {labels.get(field, field): duty for field, duty in duties(self.landings).items()}
+        left = duties(self.landings, self.request.labels)
         text = "\n".join([*heading(self.request.origin, left), *lines_of(self.lines), ""])
         return Writing(text, self.landings, NEEDS)
 

@@ -71,8 +71,7 @@ def write_deepspeed(plan: Plan, request: Request, inner: DeepSpeed) -> Writing:
         section.append(Line("deepspeed_multinode_launcher", "standard", "start it on each machine"))
     lines.append(Line("deepspeed_config", section))
     _land_script(plan, landings, filed=flat is None)
-    labels = request.labels
-    left = {labels.get(field, field): duty for field, duty in duties(landings).items()}
+    left = duties(landings, request.labels)
     text = "\n".join([*heading(request.origin, left), *lines_of(lines), ""])
     return Writing(text, landings, NEEDS, beside)
 
@@ -131,7 +130,9 @@ def _word(rest: dict[str, Any]) -> str | None:
 def _completed(settings: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     """The settings with what Accelerate has to find in them; "auto" is what it fills from the script."""
     found = dict(settings)
-    found.setdefault(_ZERO, {"stage": 0})
+    zero = found.get(_ZERO, False)
+    if isinstance(zero, bool):  # DeepSpeed takes it for a stage
+        found[_ZERO] = {"stage": int(zero)}
     if not found.keys() & {"train_batch_size", _MICRO}:
         found[_MICRO] = "auto"
     steps = _steps(found, plan)
@@ -176,6 +177,7 @@ def _land_script(plan: Plan, landings: dict[str, Landing], *, filed: bool) -> No
     micro = plan.batch.micro
     if isinstance(micro, int):
         act("batch.micro", f"DataLoader(batch_size={micro})")
+    _land_open(landings, plan)
     if not filed and plan.batch.accumulation != 1:
         act("batch.accumulation", "each micro batch in accelerator.accumulate(model)")
     if plan.optimizer is not None:
@@ -194,6 +196,15 @@ def _land_script(plan: Plan, landings: dict[str, Landing], *, filed: bool) -> No
         landings["clipping.max_norm"] = Landing("exact", "", "", start + clip)
     if plan.schedule is not None:
         act("schedule.name", "accelerate.utils.DummyScheduler(optimizer) in place of a schedule")
+
+
+def _land_open(landings: dict[str, Landing], plan: Plan) -> None:
+    """What the source leaves to the script, Accelerate fills from there."""
+    fills = {"batch.micro": "the batch_size of the DataLoader", "batch.accumulation": "gradient_accumulation_steps"}
+    for field, what in fills.items():
+        if getattr(plan.batch, field.partition(".")[2]) is None:
+            note = f"Accelerate fills it from {what} in the script"
+            landings[field] = Landing("exact", "auto", note)
 
 
 def _known(value: object) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dsconf.formats.fsdp_precision import sums_shards
 from dsconf.formats.outcome import Landing, Outcome
 from dsconf.plan import Momentum, Optimizer, Plan, Schedule, TorchSchedule, TrainerSchedule, Unresolved
@@ -25,8 +27,8 @@ def land_script(plan: Plan) -> dict[str, Landing]:
     return landings
 
 
-def duties(landings: dict[str, Landing]) -> dict[str, str]:
-    """By field what the script has to do, in the order of a step."""
+def duties(landings: Mapping[str, Landing], labels: Mapping[str, str]) -> dict[str, str]:
+    """What the script has to do, by the key that it is for, or by the field where there is none; as a step goes on."""
     found = {
         field: landing.action.removeprefix(_START)
         for field, landing in landings.items()
@@ -34,7 +36,7 @@ def duties(landings: dict[str, Landing]) -> dict[str, str]:
     }
     once = {what: field for field, what in reversed(found.items())}
     ordered = sorted(once.items(), key=lambda duty: _place(duty[1]))
-    return {field: what for what, field in ordered}
+    return {labels.get(field, field.replace(".", " ").replace("_", " ")): what for what, field in ordered}
 
 
 def _place(field: str) -> int:

@@ -28,6 +28,8 @@ class Constant(NamedTuple):
 
     source: str
     comment: str
+    kept: bool = False
+    """Whether it stands in the module although no function uses it."""
 
 
 class Alias(NamedTuple):
@@ -83,7 +85,7 @@ def emit(
     lines = [
         f"{name} = {constant.source}" + (f"  # {constant.comment}" if constant.comment else "")
         for name, constant in constants.items()
-        if isinstance(constant, Constant) and name in used
+        if isinstance(constant, Constant) and (constant.kept or name in used)
     ]
     for line in lines:
         used |= _names(cst.parse_module(line))

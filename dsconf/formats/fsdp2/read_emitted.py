@@ -1,0 +1,402 @@
+"""Functions that dsconf has emitted, to the fields of the Plan that they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import libcst as cst
+
+from dsconf.formats.fsdp2.read_dtypes import dtype_of
+from dsconf.formats.fsdp2.read_known import Known
+from dsconf.formats.fsdp2.read_notes import Notes
+from dsconf.formats.fsdp2.read_styles import read_styles
+from dsconf.formats.fsdp2.read_values import UNKNOWN, Table, Value, plain
+from dsconf.plan import (
+    OPTIMIZERS,
+    Batch,
+    Clipping,
+    LossScaling,
+    Momentum,
+    Offload,
+    OneCycle,
+    Optimizer,
+    Parallelism,
+    Plan,
+    Precision,
+    RangeTest,
+    Schedule,
+    Sharding,
+    TorchSchedule,
+    TrainerSchedule,
+    Unresolved,
+    Warmup,
+    WarmupCosine,
+    Wrapping,
+)
+
+_SCHEDULES = {
+    "warmup": {
+        "WARMUP_MIN_LR": "min_lr",
+        "WARMUP_MAX_LR": "max_lr",
+        "WARMUP_STEPS": "warmup_steps",
+        "TOTAL_STEPS": "total_steps",
+    },
+    "warmup_cosine": {
+        "WARMUP_MIN_RATIO": "min_ratio",
+        "COS_MIN_RATIO": "final_ratio",
+        "WARMUP_STEPS": "warmup_steps",
+        "TOTAL_STEPS": "total_steps",
+    },
+    "one_cycle": {
+        "MIN_LR": "min_lr",
+        "MAX_LR": "max_lr",
+        "FIRST_STEPS": "first_steps",
+        "SECOND_STEPS": "second_steps",
+        "FIRST_STAIRS": "first_stairs",
+        "SECOND_STAIRS": "second_stairs",
+        "DECAY_STEPS": "decay_steps",
+        "DECAY_RATE": "decay",
+        "MIN_MOMENTUM": "momentum.low",
+        "MAX_MOMENTUM": "momentum.high",
+        "MOMENTUM_DECAY_RATE": "momentum.decay",
+    },
+    "range_test": {"MIN_LR": "min_lr", "INTERVAL": "interval", "RATE": "rate"},
+    "trainer_schedule": {"WARMUP_STEPS": "warmup_steps", "TOTAL_STEPS": "total_steps"},
+}
+"""By part the field of the schedule that each constant goes to."""
+
+
+class Emitted:
+    """What is known of a module, as values and choices."""
+
+    def __init__(self, notes: Notes, known: Known) -> None:
+        self.notes = notes
+        self.known = known
+
+    def has(self, function: str) -> bool:
+        """Whether a function is as dsconf writes it."""
+        return function in self.known.functions
+
+    def part(self, function: str) -> str:
+        """The part that a function comes from, and its name there."""
+        return self.known.functions.get(function, "")
+
+    def on(self, flag: str) -> bool:
+        """Whether a choice was made."""
+        return self.known.state.flags.get(flag, False)
+
+    def takes(self, constant: str) -> bool:
+        """Whether the code uses a constant, and has not another one in its place."""
+        return self.known.state.constants.get(constant, "") in (constant, constant.lower())
+
+    def value(self, constant: str) -> Value | None:
+        """What stands for a constant; None where it is left out."""
+        source = self.known.state.constants.get(constant, "")
+        if source == constant:
+            return self.notes.run.constant(constant)
+        return self.notes.run.value(cst.parse_expression(source)) if source else None
+
+    def get(self, constant: str, field: str) -> Any:
+        """The value of a constant that goes to a field; Unresolved for a parameter, None where it is left out."""
+        source = self.known.state.constants.get(constant, "")
+        value = self.value(constant)
+        if source == constant.lower():
+            self.notes.take(source, field, f"a parameter, {source}")
+            return Unresolved(key=source)
+        if value is None:
+            return None
+        known = plain(value)
+        if known is UNKNOWN:
+            return self.notes.open(constant, field, value)
+        self.notes.take(constant, field, value)
+        return known
+
+    def dtype(self, constant: str, field: str) -> Any:
+        """The dtype that a constant is."""
+        source = self.known.state.constants.get(constant, "")
+        if source == constant.lower():
+            self.notes.take(source, field, f"a parameter, {source}")
+            return Unresolved(key=source)
+        value = self.value(constant)
+        found = dtype_of(value)
+        if found is None and value is not None:
+            return self.notes.open(constant, field, value)
+        if source == constant:
+            self.notes.take(constant, field, value)
+        return found
+
+
+def read_emitted(emitted: Emitted, plan: Plan) -> Plan:
+    """The Plan with what the known functions say; the rest of it was read from the other ones."""
+    update: dict[str, Any] = {}
+    if emitted.has("parallelize"):
+        update["sharding"] = _sharding(emitted)
+        update["offload"] = _offload(emitted)
+        update["wrapping"] = _wrapping(emitted)
+        update["parallelism"] = _parallelism(emitted)
+        update["precision"] = _precision(emitted, plan)
+        update["recompute"] = _flag(emitted, "RECOMPUTED", "checkpoint_wrapper", "recompute") or None
+    if emitted.has("build_optimizer"):
+        update["optimizer"] = _optimizer(emitted)
+    if emitted.has("build_scheduler"):
+        update["schedule"] = _schedule(emitted)
+    update["batch"] = _batch(emitted, plan, update.get("parallelism", plan.parallelism).tensor)
+    if emitted.has("train_step"):
+        update["clipping"] = _clipping(emitted)
+    return plan.model_copy(update=update)
+
+
+def _clipping(emitted: Emitted) -> Clipping:
+    norm = emitted.get("CLIP_NORM", "clipping.max_norm") if emitted.on("CLIPPED") else None
+    skips = emitted.on("SKIPS")
+    emitted.notes.take("math.isfinite(grad_norm)", "clipping.skips_not_finite", skips)
+    return Clipping(max_norm=float(norm) if isinstance(norm, int) else norm, skips_not_finite=skips)
+
+
+def _batch(emitted: Emitted, plan: Plan, tensor: int) -> Batch:
+    found = plan.batch.model_dump()
+    for name, constant in (("micro", "MICRO_BATCH_SIZE"), ("total", "TRAIN_BATCH_SIZE")):
+        value = emitted.notes.run.constant(constant)
+        size = plain(value)
+        if isinstance(size, int) and value is not None:
+            emitted.notes.take(constant, f"batch.{name}", value)
+            found[name] = size
+    if emitted.has("train_step"):
+        found["accumulation"] = emitted.get("GRADIENT_ACCUMULATION_STEPS", "batch.accumulation")
+    if emitted.has("parallelize"):
+        ranks = emitted.get("WORLD_SIZE", "batch.total") if emitted.on("FIXED_WORLD") else None
+        found["world_size"] = ranks // tensor if isinstance(ranks, int) else None
+    sizes = [found[name] for name in ("micro", "accumulation", "world_size")]
+    if all(isinstance(each, int) for each in sizes):
+        found["total"] = sizes[0] * sizes[1] * sizes[2]
+    return Batch.model_validate(found)
+
+
+def _sharding(emitted: Emitted) -> Sharding:
+    reshard = emitted.get("RESHARD_AFTER_FORWARD", "sharding.partition")
+    if not isinstance(reshard, bool) and isinstance(reshard, int):
+        emitted.notes.fields["RESHARD_AFTER_FORWARD"] = "sharding.reshard_after_forward"
+    partition = "parameters" if reshard else "gradients"
+    if not reshard and emitted.on("REDUCED_LAST"):
+        partition = "optimizer"
+        emitted.notes.take("set_requires_gradient_sync", "sharding.partition", "on the last micro batch only")
+    if emitted.on("REPLICATED"):
+        partition = "nothing"
+        emitted.notes.take("init_device_mesh", "sharding.partition", "groups of one rank")
+    return Sharding.model_validate(
+        {
+            "partition": partition,
+            "reshard_after_forward": reshard if isinstance(reshard, bool | int) else True,
+            "group": emitted.get("GROUP_SIZE", "sharding.group") if emitted.on("GROUPED") else None,
+            "own_linear": False,
+            "sums_gradients": _flag(
+                emitted, "SUMMED", "set_gradient_divide_factor", "sharding.sums_gradients"
+            ),
+        }
+    )
+
+
+def _flag(emitted: Emitted, flag: str, key: str, field: str) -> bool:
+    if emitted.on(flag):
+        emitted.notes.take(key, field, True)
+    return emitted.on(flag)
+
+
+def _offload(emitted: Emitted) -> Offload:
+    if not emitted.on("OFFLOADED"):
+        return Offload()
+    emitted.notes.take("CPUOffloadPolicy", "offload.parameters", True)
+    emitted.notes.take("CPUOffloadPolicy (optimizer)", "offload.optimizer", True)
+    pinned = emitted.get("PIN_MEMORY", "offload.pinned")
+    return Offload(parameters=True, optimizer=True, pinned=bool(pinned))
+
+
+def _wrapping(emitted: Emitted) -> Wrapping:
+    classes = emitted.get("BLOCK_CLASSES", "wrapping.block_classes") if emitted.on("NAMED_BLOCKS") else ()
+    least = emitted.get("MIN_PARAMS", "wrapping.min_params") if emitted.on("SIZED_BLOCKS") else None
+    return Wrapping(
+        block_classes=tuple(map(str, classes)) if isinstance(classes, tuple) else (),
+        min_params=least if isinstance(least, int) else None,
+        separate_ends=_flag(emitted, "SEPARATE_ENDS", "find_units", "wrapping.separate_ends"),
+        root_only=_flag(emitted, "ROOT_ONLY", "fully_shard(model)", "wrapping.root_only"),
+        unused_parameters=_flag(
+            emitted, "UNUSED_PARAMETERS", "set_reduce_scatter_unused_params", "wrapping.unused_parameters"
+        ),
+    )
+
+
+def _parallelism(emitted: Emitted) -> Parallelism:
+    if not emitted.on("TENSOR_PARALLEL"):
+        return Parallelism()
+    size = emitted.get("TENSOR_SIZE", "parallelism.tensor")
+    styles: dict[str, dict[str, str]] = {}
+    for name, constant in (("block_styles", "BLOCK_STYLES"), ("root_styles", "ROOT_STYLES")):
+        table = emitted.value(constant)
+        styles[name] = (
+            read_styles(emitted.notes, constant, table, f"parallelism.{name}")
+            if isinstance(table, Table)
+            else {}
+        )
+    return Parallelism(tensor=size if isinstance(size, int) else 1, **styles)
+
+
+# ---- dtypes -----------------------------------------------------------------------------------------------
+
+
+def _precision(emitted: Emitted, plan: Plan) -> Precision:
+    mixed = emitted.on("MIXED_PRECISION")
+    compute = emitted.dtype("PARAM_DTYPE", "precision.compute") if mixed else "fp32"
+    reduce = emitted.dtype("REDUCE_DTYPE", "precision.reduce")
+    if isinstance(compute, Unresolved) and reduce not in ("fp32", "bf16", "fp16"):
+        reduce = None
+    masters = "fp32" if emitted.on("WIDE_MASTERS") or not mixed else compute
+    if masters != "fp32":
+        emitted.notes.take("parameters", "precision.masters", f"in {masters}, as they are computed with")
+    whole = (
+        emitted.on("REDUCED_LAST")
+        if emitted.has("train_step")
+        else plan.sharding.partition
+        in (
+            "nothing",
+            "optimizer",
+        )
+    )
+    accumulate = (reduce or compute) if whole else masters
+    found: dict[str, Any] = {
+        "compute": compute,
+        "reduce": None if reduce == compute else reduce,
+        "accumulate": None if accumulate == compute or isinstance(accumulate, Unresolved) else accumulate,
+        "masters": masters,
+        "scaling": _scaling(emitted),
+    }
+    if mixed and masters == "fp32":
+        found["rounded_masters"] = emitted.on("ROUNDED_MASTERS")
+    if mixed:
+        casts = "all" if emitted.on("UNITS_CAST") else "model" if emitted.on("ROOT_CASTS") else "none"
+        emitted.notes.take(
+            "MixedPrecisionPolicy.cast_forward_inputs", "precision.units_cast", casts != "none"
+        )
+        found["units_cast"] = casts
+    if emitted.on("AUTOCAST"):
+        found["autocast"] = emitted.dtype("AUTOCAST_DTYPE", "precision.autocast")
+    found["casts_inputs"] = _flag(emitted, "INPUTS_CAST", "cast_inputs", "precision.casts_inputs")
+    if emitted.on("BUFFERS_CAST") or emitted.on("BUFFERS_KEPT"):
+        found["buffers"] = emitted.dtype("BUFFER_DTYPE", "precision.buffers")
+    if emitted.on("BUFFERS_KEPT"):
+        pattern = emitted.get("FP32_BUFFERS", "precision.fp32_buffers")
+        if isinstance(pattern, str):
+            found["fp32_buffers"] = tuple(part.replace(".*", "*") for part in pattern.split("|"))
+    return Precision.model_validate(found)
+
+
+def _scaling(emitted: Emitted) -> LossScaling | None:
+    if not emitted.on("SCALED"):
+        return None
+    root = "precision.scaling"
+    if not emitted.on("DYNAMIC"):
+        scale = emitted.get("LOSS_SCALE", root)
+        return LossScaling(scale=scale) if isinstance(scale, int | float) else None
+    emitted.notes.take("LossScaler", root, True)
+    found = {
+        field: emitted.get(constant, f"{root}.{field}")
+        for field, constant in (
+            ("scale", "LOSS_SCALE"),
+            ("window", "SCALE_WINDOW"),
+            ("hysteresis", "HYSTERESIS"),
+            ("minimum", "MIN_LOSS_SCALE"),
+        )
+    }
+    if not all(isinstance(each, int | float) for each in found.values()):
+        return None
+    return LossScaling(refill=emitted.on("REFILLED"), **found)
+
+
+# ---- optimizer and schedule -------------------------------------------------------------------------------
+
+
+def _optimizer(emitted: Emitted) -> Optimizer | None:
+    part, _, function = emitted.part("build_optimizer").partition(".")
+    names = {name.lower(): name for name in OPTIMIZERS}
+    special = {"lion": "Lion", "muon": "Muon"}
+    if part == "uncorrected_adam":
+        name = "AdamW" if emitted.on("DECOUPLED") else "Adam"
+    else:
+        name = special.get(part) or names[function]
+    arguments = {}
+    for argument in OPTIMIZERS[name]:
+        if name == "Muon" and argument in ("muon_lr", "adam_lr") and not emitted.takes(argument.upper()):
+            continue
+        if name == "Muon" and argument == "lr":
+            if "LR" not in [emitted.known.state.constants.get(each, "") for each in ("MUON_LR", "ADAM_LR")]:
+                continue
+            arguments["lr"] = plain(emitted.notes.run.constant("LR"))
+            emitted.notes.take("LR", "optimizer.lr", arguments["lr"])
+            continue
+        value = emitted.get(argument.upper(), f"optimizer.{argument}")
+        if value is not None:
+            arguments[argument] = value
+    key = "UncorrectedAdam" if part == "uncorrected_adam" else "MuonAndAdam" if name == "Muon" else name
+    emitted.notes.take(
+        key, "optimizer.name", key if key in emitted.known.functions else f"torch.optim.{name}"
+    )
+    if part == "uncorrected_adam":
+        emitted.notes.take("UncorrectedAdam (moments)", "optimizer.bias_correction", False)
+    return Optimizer(
+        name=name,
+        arguments=arguments,
+        bias_correction=part != "uncorrected_adam",
+        decoupled=emitted.on("DECOUPLED") if name == "Muon" else True,
+        sign_of_zero="negative" if name == "Lion" and not emitted.on("SIGN_BIT") else "bit",
+    )
+
+
+def _schedule(emitted: Emitted) -> Schedule | None:
+    part = emitted.part("build_scheduler").partition(".")[0]
+    if part == "no_scheduler":
+        return None
+    key = "build_scheduler"
+    if part == "torch_scheduler":
+        name = emitted.known.state.constants["StepLR"]
+        arguments = plain(emitted.value("SCHEDULE"))
+        emitted.notes.take(name, "schedule.name", f"torch.optim.lr_scheduler.{name}")
+        known = arguments if isinstance(arguments, dict) else {}
+        listed = {
+            str(argument): list(value) if isinstance(value, tuple) else value
+            for argument, value in known.items()
+        }
+        for argument, value in listed.items():
+            emitted.notes.take(f"SCHEDULE.{argument}", f"schedule.{argument}", value)
+        return TorchSchedule(name=name, arguments=listed)
+    found = {
+        field: emitted.get(constant, f"schedule.{field}")
+        for constant, field in _SCHEDULES[part].items()
+        if emitted.known.state.constants.get(constant)
+    }
+    shape = "linear" if emitted.on("LINEAR") else "log"
+    match part:
+        case "warmup":
+            name = "WarmupDecayLR" if emitted.on("DECAYS") else "WarmupLR"
+            emitted.notes.take(key, "schedule.name", name)
+            return Warmup.model_validate({"max_lr": None, **found, "name": name, "warmup": shape})
+        case "warmup_cosine":
+            emitted.notes.take(key, "schedule.name", "WarmupCosineLR")
+            return WarmupCosine.model_validate({**found, "warmup": shape})
+        case "one_cycle":
+            emitted.notes.take(key, "schedule.name", "OneCycle")
+            moves = emitted.on("MOVES_MOMENTUM")
+            low, high, decay = (found.pop(f"momentum.{each}", 0.0) for each in ("low", "high", "decay"))
+            momentum = Momentum(low=low, high=high, decay=decay) if moves else None
+            return OneCycle.model_validate({**found, "momentum": momentum})
+        case "trainer_schedule":
+            return _of_trainer(emitted, found)
+        case _:
+            emitted.notes.take(key, "schedule.name", "LRRangeTest")
+            return RangeTest.model_validate({**found, "staircase": emitted.on("STAIRCASE")})
+
+
+def _of_trainer(emitted: Emitted, found: dict[str, Any]) -> TrainerSchedule:
+    name = "constant_with_warmup" if emitted.on("WARMED_UP") else "constant"
+    if emitted.on("FALLS"):
+        name = "cosine" if emitted.on("COSINE") else "linear"
+    emitted.notes.take("build_scheduler", "schedule.name", name)
+    return TrainerSchedule.model_validate({"warmup_steps": 0, **found, "name": name})

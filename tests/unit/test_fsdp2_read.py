@@ -247,6 +247,16 @@ def test_masters_that_are_rounded_first(rounding: str) -> None:
     assert (precision.masters, precision.rounded_masters) == ("fp32", True)
 
 
+LISTED = """
+blocks = []
+for m in model.modules():
+    if isinstance(m, Block):
+        blocks.append(m)
+for b in blocks:
+    fully_shard(b)
+"""
+
+
 @pytest.mark.parametrize(
     ("loop", "classes"),
     [
@@ -258,8 +268,7 @@ def test_masters_that_are_rounded_first(rounding: str) -> None:
         ("for m in model.modules():\n    if type(m).__name__ == 'Block':\n        fully_shard(m)", ("Block",)),
         ("for m in model.modules():\n    if m.__class__.__name__ in NAMES:\n        fully_shard(m)", ("A", "B")),
         ("[fully_shard(m) for m in model.modules() if isinstance(m, Block)]", ("Block",)),
-        ("blocks = []\nfor m in model.modules():\n    if isinstance(m, Block):\n        blocks.append(m)\n"
-         "for b in blocks:\n    fully_shard(b)", ("Block",)),
+        (LISTED, ("Block",)),
         ("for m in model.modules():\n    if isinstance(m, Block) and m.wide:\n        fully_shard(m)", ("Block",)),
         ("for m in model.modules():\n    if m.wide:\n        fully_shard(m)", ()),
         ("for b in model.layers.values():\n    fully_shard(b)", ()),
@@ -414,7 +423,8 @@ def test_schedules() -> None:
     assert sharded("", code.format(own)).schedule == TrainerSchedule(
         name="linear", warmup_steps=10, total_steps=100
     )
-    joined = "S = torch.optim.lr_scheduler\nS.SequentialLR(o, [S.LinearLR(o), S.CosineAnnealingLR(o, 9)], milestones=[1])"
+    parts = "[S.LinearLR(o), S.CosineAnnealingLR(o, 9)]"
+    joined = f"S = torch.optim.lr_scheduler\nS.SequentialLR(o, {parts}, milestones=[1])"
     reading = reading_of(BLOCKS.format("", "") + code.format(joined))
     assert reading.plan.schedule is None
     assert [item.key for item in reading.items if item.outcome == "unsupported"] == ["SequentialLR"]

@@ -53,7 +53,7 @@ def _read(text: str, path: str) -> Reading:
         wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     except cst.ParserSyntaxError as error:
         raise _no_python(text, error.raw_line, error.raw_column + 1) from None
-    notes = Notes(Run(wrapper.module, frozenset(known.functions)), wrapper)
+    notes = Notes(Run(wrapper.module, _used(tree), frozenset(known.functions)), wrapper)
     if "parallelize" not in known.functions and not any(notes.of_torch(*SHARDS, *REPLICATES)):
         raise Unusable(_RULE, _nothing(notes), None, text)
     plan = _script(notes)
@@ -82,6 +82,13 @@ def _parsed(text: str) -> ast.Module:
         raise _no_python(text, error.lineno or 1, error.offset or 1) from None
     except (ValueError, MemoryError):
         raise Unusable(_RULE, "it does not parse as Python 3", None, text) from None
+
+
+def _used(tree: ast.Module) -> set[str]:
+    """The names that a file uses, those of attributes included."""
+    nodes = list(ast.walk(tree))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
 def _no_python(text: str, line: int, column: int) -> Unusable:

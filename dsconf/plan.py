@@ -108,8 +108,9 @@ class Sharding(_Frozen):
     sums_gradients: bool = False
     """Whether the gradients of the ranks are added up, where they are averaged otherwise."""
     own_linear: bool | None = None
-    """Whether linear layers run the framework's own code, which frees gathered weights and may round once more, or
-    torch's, which keeps them for the backward pass; None: not said."""
+    """Whether linear layers run the framework's own code, which may round once more, or torch's; None: not said."""
+    keeps_gathered: bool = False
+    """Whether linear layers keep gathered weights until the backward pass, as torch's make ZeRO-3 keep them."""
 
 
 class Offload(_Frozen):

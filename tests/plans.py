@@ -60,6 +60,7 @@ def random_plan(random: Random) -> Plan:
     whole = partition != "parameters"
     precision = _precision(random, partition)
     autocast = precision.autocast == "fp16"
+    own_linear = None if whole else random.choice((None, True, False))
     return Plan(
         batch=Batch(micro=random.choice((1, 4)), accumulation=random.choice((1, 3))),
         precision=precision,
@@ -68,7 +69,8 @@ def random_plan(random: Random) -> Plan:
             reshard_after_forward=False if whole else random.choice((True, True, 2)),
             group=random.choice((None, None, None, 2)),
             sums_gradients=random.random() < 0.2,
-            own_linear=None if whole else random.choice((None, True, False)),
+            own_linear=own_linear,
+            keeps_gathered=own_linear is False and random.random() < 0.5,
         ),
         offload=random.choice(
             (

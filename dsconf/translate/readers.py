@@ -15,10 +15,23 @@ from dsconf.lint.beside import NAMED_BY
 from dsconf.lint.consumer import config_of
 from dsconf.translate.told import Held, Told, with_values
 
+_DISTRIBUTES = ("fully_shard", "DistributedDataParallel", "replicate")
+
 
 def _room(name: str) -> Any:
     """A module of the room of a format, which is read only where a file needs it."""
     return import_module(f"dsconf.formats.{name}")
+
+
+def is_code(path: str, text: str) -> bool:
+    """Whether a file is Python code that distributes a model itself, by a name in it; others may hold a config."""
+    return path.endswith(".py") and any(name in text for name in _DISTRIBUTES)
+
+
+def read_code(path: str, text: str) -> Reading:
+    """Read FSDP2 code. Raises Unusable where it is none."""
+    reading: Reading = _room("fsdp2.read").read(text, path)
+    return reading
 
 
 def _read_deepspeed(config: Config) -> Reading:
@@ -62,12 +75,8 @@ def _of_accelerate(config: Config) -> Told:
 
 def _of_arguments(config: Config, reading: Reading) -> Told:
     beside = _beside(config)
-    if config.format == "axolotl":
-        given = _room("axolotl.arguments").given(config)
-    else:
-        plain = config.document.root.plain()
-        given = dict(plain) if isinstance(plain, Mapping) else {}
     trainer = _room("trainer.merge")
+    given = _room("axolotl.arguments" if config.format == "axolotl" else "trainer.merge").given(config)
     values = trainer.handed(given, beside)
     inner = _read_deepspeed(config_of(beside.document, beside.context, values | beside.overrides))
     merged = trainer.merge(reading, inner)

@@ -155,9 +155,10 @@ def _placed(key: str, reading: Reading, landings: Mapping[str, Landing]) -> Item
     written = key in reading.written
     default = None if written else reading.in_force[key]
     value = reading.written[key] if default is None else default.value
-    landing = landings.get(reading.fields[key])
+    field = reading.fields[key]
+    section = field.partition(".")[0]
+    landing = landings.get(field) or landings.get(f"{section}.name")
     if landing is None:
-        section = key.partition(".")[0]
         return Item(key, value, "unsupported", note=f"it belongs to the {section}, which is not translated")
     remark = reading.remarks.get(key, Remark("exact", ""))
     outcome: Outcome = (

@@ -24,7 +24,7 @@ from dsconf.lint.selection import Rule
 from dsconf.plan import Plan
 from dsconf.translate.names import title
 from dsconf.translate.numerics import difference, recommended
-from dsconf.translate.readers import read
+from dsconf.translate.readers import is_code, read, read_code
 from dsconf.translate.refusals import stops, with_refusals
 from dsconf.translate.report import Report, assemble
 from dsconf.translate.targets import in_place as change
@@ -173,7 +173,10 @@ def _labels(reading: Reading) -> dict[str, str]:
 
 def _open(path: str, context: Context, overrides: Mapping[str, object], rules: list[Rule]) -> _Source:
     try:
-        pieces = opener(context, overrides).pieces(path, read_text(path), recognise=False)
+        text = read_text(path)
+        if is_code(path, text):
+            return _Source(Told(read_code(path, text)), None, (), frozenset())
+        pieces = opener(context, overrides).pieces(path, text, recognise=False)
         return _of_config(pieces[0], rules)
     except Unusable as problem:
         raise Refused(_refusal(path, problem, rules, context)) from None

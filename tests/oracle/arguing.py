@@ -31,6 +31,8 @@ class Outcome(NamedTuple):
     plugin: Any = None
     """The FSDP plugin, None where FSDP is off."""
     arguments: Any = None
+    trainer: Any = None
+    """The Trainer, where one was asked for."""
 
 
 @contextmanager
@@ -60,7 +62,7 @@ def outcome(values: Mapping[str, Any], folder: str, *, trainer: bool = False) ->
             arguments = transformers.TrainingArguments(
                 **{"output_dir": folder, "report_to": "none", **copy.deepcopy(dict(values))}
             )
-            plugin = None
+            plugin = built = None
             if trainer:
                 data = [{"input_ids": [0.0], "labels": [0.0]}]
                 built = transformers.Trainer(
@@ -69,7 +71,7 @@ def outcome(values: Mapping[str, Any], folder: str, *, trainer: bool = False) ->
                 plugin = getattr(built.accelerator.state, "fsdp_plugin", None)
             elif arguments.fsdp_plugin_args is not None:
                 plugin = utils.FullyShardedDataParallelPlugin(**arguments.fsdp_plugin_args)
-        return Outcome(None, plugin, arguments)
+        return Outcome(None, plugin, arguments, built)
     except Exception as error:
         return Outcome(error)
     finally:

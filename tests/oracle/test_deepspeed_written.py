@@ -208,3 +208,38 @@ def test_every_random_config_is_read_by_lint_as_deepspeed_reads_it() -> None:
         stage = read(config_from(config)).plan.sharding.partition
         real = deepspeed_reads(config, WORLD).zero_optimization_stage
         assert ("nothing", "optimizer", "gradients", "parameters")[real] == stage
+
+
+def kept_by_graph(output: Any) -> int:
+    """The bytes of all tensors that the graph of a forward pass keeps for the backward pass."""
+    storages, stack, seen = {}, [output.grad_fn], set()
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        saved = [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
+        for tensor in [*saved, *getattr(node, "saved_tensors", ())]:
+            if isinstance(tensor, torch.Tensor):
+                storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        stack += [below for below, _ in node.next_functions]
+    return sum(storages.values())
+
+
+def test_torchs_linear_keeps_every_gathered_weight(
+    process_group: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Why it is not written for FSDP2 code, which frees them and rounds as torch does."""
+    kept = {}
+    for keeps in (True, False):
+        # DeepSpeed replaces it for the whole process.
+        monkeypatch.setattr(torch.nn.functional, "linear", torch._C._nn.linear)
+        sharding = Sharding(partition="parameters", own_linear=False, keeps_gathered=keeps)
+        config = written(plan(sharding=sharding, precision=BF16))
+        config["zero_optimization"]["stage3_param_persistence_threshold"] = 0
+        layers = [torch.nn.Linear(64, 64, bias=False) for _ in range(4)]
+        engine = initialize(config, torch.nn.Sequential(*layers))
+        kept[keeps] = kept_by_graph(engine(torch.ones(1, 64, dtype=torch.bfloat16)))
+    weights = 4 * 64 * 64 * 2
+    assert kept[True] >= weights
+    assert kept[False] < weights / 4

@@ -229,7 +229,11 @@ def run_deepspeed(job: Job, workload: ModuleType, model: nn.Module, trace: Trace
     # DeepSpeed does not ask torch whether the CPU has fp16.
     deepspeed.accelerator.get_accelerator().is_fp16_supported = lambda: True
     try:
-        engine, *_ = deepspeed.initialize(model=model, model_parameters=trainable, config=config)
+        # A schedule that no config holds is given by the script, as the function that builds it.
+        scheduler = load(job.module).build_scheduler if job.module and "scheduler" not in config else None
+        engine, *_ = deepspeed.initialize(
+            model=model, model_parameters=trainable, config=config, lr_scheduler=scheduler
+        )
         micro, accum = engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()
         for step in range(job.steps):
             trace.lrs.append(float(engine.optimizer.param_groups[0]["lr"]))

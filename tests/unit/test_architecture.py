@@ -26,7 +26,10 @@ COMPUTED = {
         "dsconf.formats.deepspeed.keys",
     },
     "dsconf.translate.readers": {
-        *(f"dsconf.formats.{name}.read" for name in ("deepspeed", "accelerate", "trainer", "axolotl")),
+        *(
+            f"dsconf.formats.{name}.read"
+            for name in ("deepspeed", "fsdp2", "accelerate", "trainer", "axolotl")
+        ),
         *("dsconf.formats.accelerate.read_deepspeed", "dsconf.formats.axolotl.arguments"),
         "dsconf.formats.trainer.merge",
     },

@@ -105,7 +105,7 @@ def test_inputs_that_fsdp2_casts_are_left_to_the_script() -> None:
         (None, 0.0, "exact"),
         (float("inf"), 0.0, "exact"),
         (0.5, 0.5, "close"),
-        (Unresolved(key="max_grad_norm"), "auto", "exact"),
+        (Unresolved(key="max_grad_norm"), "auto", "needs-value"),
     ],
 )
 def test_the_bound_of_the_norm_is_always_written(norm: Any, expected: object, outcome: str) -> None:
@@ -368,7 +368,7 @@ def test_an_open_value_that_nobody_fills_needs_one() -> None:
         name="WarmupLR", min_lr=0, max_lr=0.5, warmup_steps=Unresolved(key="a"), warmup=Unresolved(key="b")
     )
     plan = PYTORCH.model_copy(update={"schedule": schedule})
-    assert landing(plan, "schedule.warmup_steps").target == 'scheduler.params.warmup_num_steps: "auto"'
+    assert landing(plan, "schedule.warmup_steps").action is not None
     assert landing(plan, "schedule.warmup").outcome == "needs-value"
     assert "warmup_type" not in written(plan)["scheduler"]["params"]
 
@@ -423,11 +423,24 @@ def test_sums_of_gradients() -> None:
     assert "gradient_allreduce_op" not in written(plan)
 
 
-def test_torchs_linear_keeps_gathered_weights_and_is_written_for_deepspeed_only() -> None:
-    own = PYTORCH.model_copy(update={"sharding": Sharding(partition="parameters", own_linear=False)})
-    assert written(own)["zero_optimization"]["memory_efficient_linear"] is False
-    assert landing(PYTORCH, "sharding.partition").outcome == "close"
-    assert "memory_efficient_linear" in landing(PYTORCH, "sharding.partition").note
+@pytest.mark.parametrize("own", [None, False])
+def test_torchs_linear_would_cost_what_zero3_saves(own: bool | None) -> None:
+    sharding = Sharding(partition="parameters", own_linear=own)
+    plan = PYTORCH.model_copy(update={"sharding": sharding})
+    assert "memory_efficient_linear" not in written(plan)["zero_optimization"]
+    assert (
+        landing(plan, "sharding.partition").outcome == landing(plan, "sharding.own_linear").outcome == "close"
+    )
+    assert "memory_efficient_linear" in landing(plan, "sharding.partition").note
+    wide = plan.model_copy(update={"precision": Precision()})
+    assert landing(wide, "sharding.own_linear").outcome == "no-effect"
+
+
+def test_torchs_linear_stays_where_deepspeed_had_it() -> None:
+    sharding = Sharding(partition="parameters", own_linear=False, keeps_gathered=True)
+    plan = PYTORCH.model_copy(update={"sharding": sharding})
+    assert written(plan)["zero_optimization"]["memory_efficient_linear"] is False
+    assert landing(plan, "sharding.partition").outcome == "exact"
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,7 @@ def write(plan: Plan, request: Request) -> Writing:
 
 class _Writer(Draft):
     def __init__(self, plan: Plan, request: Request) -> None:
-        super().__init__(plan, NAMES)
-        self.labels = request.labels
+        super().__init__(plan, request.labels, NAMES)
         self.origin = request.origin
         self.lines: list[Line] = []
 
@@ -50,7 +49,9 @@ class _Writer(Draft):
             Line(name, value, self.labels.get(field, "")) for name, (value, field) in self.settings.items()
         ]
         head = heading(self.origin, self.landings, self.labels)
-        text = "\n".join([*head, *lines_of([_MODEL, *self.lines, *rest]), *open_lines(self.open), ""])
+        text = "\n".join(
+            [*head, *lines_of([_MODEL, *self.lines, *rest]), *open_lines(self.open, self.unsaid), ""]
+        )
         return Writing(text, self.landings, NEEDS)
 
     def _sharded(self) -> None:

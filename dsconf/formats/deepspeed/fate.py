@@ -7,11 +7,9 @@ from typing import NamedTuple
 from dsconf.formats.outcome import Outcome
 
 TRAFFIC = "a hint on how DeepSpeed groups and times its traffic: it changes no number"
-LOGGING = "logging: train_step returns losses, grad_norm, lr and skipped; record them in your script"
-_MONITOR = (
-    "the emitted code writes to no monitor; DeepSpeed's has Train/Samples/train_loss and lr, over samples"
-)
-_RECORD = "record what train_step returns with the monitor's own library"
+LOGGING = "logging: record losses, norm and lr in your script"
+_MONITOR = "PyTorch writes to no monitor; DeepSpeed's has Train/Samples/train_loss and lr, over samples"
+_RECORD = "record losses, norm and lr with the monitor's own library"
 _CALLED = "it acts only where the model calls deepspeed.checkpointing"
 _RECOMPUTE = "where the model calls deepspeed.checkpointing, use torch.utils.checkpoint instead"
 _COMPILED = (
@@ -53,7 +51,7 @@ FATES: dict[str, Fate] = {
     **_hints(
         _ZERO,
         "elastic_checkpoint load_from_fp32_weights pipeline_loading_checkpoint",
-        "how DeepSpeed reads its own checkpoints; load_checkpoint reads what save_checkpoint wrote",
+        "how DeepSpeed reads its own checkpoints, which PyTorch does not read",
     ),
     **_hints(
         _ZERO,
@@ -109,15 +107,10 @@ FATES: dict[str, Fate] = {
         "the section acts on a PipelineModule only",
         action="a PipelineModule can't be translated",
     ),
-    f"{_ZERO}stage3_gather_16bit_weights_on_model_save": Fate(
-        "exact",
-        "full_state_dict(model) gathers the whole fp32 weights on rank 0",
-        action="cast them to 16 bits before you save them",
-    ),
-    f"{_ZERO}stage3_gather_fp16_weights_on_model_save": Fate(
-        "exact",
-        "full_state_dict(model) gathers the whole fp32 weights on rank 0",
-        action="cast them to 16 bits before you save them",
+    **_hints(
+        _ZERO,
+        "stage3_gather_16bit_weights_on_model_save stage3_gather_fp16_weights_on_model_save",
+        "it says how weights are saved, not what they are",
     ),
     **_hints(
         f"{_ZERO}offload_param.",
@@ -151,10 +144,10 @@ FATES: dict[str, Fate] = {
     ),
     f"{_ZERO}zero_quantized_gradients": Fate("unsupported", "FSDP2 has no quantized reduction", (False,)),
     f"{_ZERO}memory_efficient_linear": Fate(
-        "no-effect", "the emitted code has torch's F.linear, as this run of DeepSpeed"
+        "no-effect", "torch's F.linear runs, as in this run of DeepSpeed"
     ),
     f"{_ZERO}zenflow": Fate("unsupported", "ZenFlow exists in DeepSpeed only"),
-    f"{_ZERO}compute_grad_norm": Fate("unsupported", "train_step always computes the norm", (True,)),
+    f"{_ZERO}compute_grad_norm": Fate("unsupported", "the norm is computed in any case", (True,)),
     **_hints(
         "fp16.",
         "loss_scale initial_scale_power loss_scale_window hysteresis consecutive_hysteresis min_loss_scale",
@@ -214,7 +207,7 @@ FATES: dict[str, Fate] = {
         "--set expert_parallel.enabled=false shards each expert over all ranks, as ZeRO does: the same numbers",
     ),
     "compile.deepcompile": Fate(
-        "no-effect", _COMPILED, _OFF, "compile each block before parallelize shards it: block.compile()"
+        "no-effect", _COMPILED, _OFF, "compile each block before it is sharded: block.compile()"
     ),
     **_hints(
         "compile.",
@@ -239,9 +232,7 @@ FATES: dict[str, Fate] = {
     "weight_quantization": Fate("unsupported", "weight quantization is not translated"),
     "data_efficiency": Fate("unsupported", "DeepSpeed's data efficiency library is not translated"),
     "optimizer.legacy_fusion": Fate("no-effect", "only DeepSpeed's fp16 optimizer of stage 0 reads it"),
-    "optimizer.params.torch_adam": Fate(
-        "no-effect", "which kernel computes AdamW; the emitted code uses torch's"
-    ),
+    "optimizer.params.torch_adam": Fate("no-effect", "which kernel computes AdamW: torch's does"),
     "optimizer.params.foreach": Fate("no-effect", "how torch loops over the parameters"),
     "optimizer.params.capturable": Fate("no-effect", "how torch loops over the parameters"),
     "optimizer.params.differentiable": Fate("no-effect", "how torch loops over the parameters"),

@@ -117,7 +117,7 @@ class _Leftovers:
             fate = FATES[path]
             return Item(path, value, fate.otherwise, note=fate.note, action=fate.action)
         if state is UNKNOWN:
-            return Item(path, value, "no-effect", note="it acts in fp16 only, which the emitted code refuses")
+            return Item(path, value, "no-effect", note="it acts in fp16 only")
         return Item(path, value, "unsupported", note=FATES[switch].note)
 
     def _is_inert(self, path: str) -> bool:

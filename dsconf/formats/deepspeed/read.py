@@ -25,6 +25,7 @@ FIELDS = {
     **SHARDING_FIELDS,
     **PARALLELISM_FIELDS,
     "gradient_clipping": "clipping.max_norm",
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save": "checkpoint.weights",
     "optimizer.type": "optimizer.name",
     "scheduler.type": "schedule.name",
 }
@@ -86,5 +87,6 @@ class _Reader(Notes):
         path = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
         gathers = self.config.value(path) if self.config.present(path) else None
         if self.config.value("zero_optimization.stage") != 3 or not isinstance(gathers, bool):
+            self.leave(path)
             return Checkpoint()
         return Checkpoint(weights="full" if gathers else "sharded")

@@ -23,7 +23,7 @@ _REFUSED: dict[str, tuple[str, str]] = {
     ),
     "mup.": (
         "it comes from the package mup, which scales the lr of each weight by its shape, before sharding",
-        _OWN.format("mup's classes: make its parameter groups before parallelize"),
+        _OWN.format("mup's classes: make its parameter groups before the model is sharded"),
     ),
     "Onebit": (
         "1-bit optimizers compress their own traffic, which FSDP2 reduces before the optimizer sees it",
@@ -34,7 +34,7 @@ _REFUSED: dict[str, tuple[str, str]] = {
         "use AdamW, or " + _OWN.format("an Adafactor that takes DTensors"),
     ),
     "torch.optim.Rprop": ("torch's Rprop fails on sharded parameters (DTensor)", "use another optimizer"),
-    "torch.optim.LBFGS": ("LBFGS needs a closure, which neither DeepSpeed nor train_step gives", "use AdamW"),
+    "torch.optim.LBFGS": ("LBFGS needs a closure, which neither DeepSpeed nor a plain training step gives", "use AdamW"),
     "torch.optim.SparseAdam": ("it takes sparse gradients only, which sharding does not give", "use AdamW"),
 }
 """What is not translated, by the beginning of the class name: why, and what to do."""

@@ -113,7 +113,7 @@ class _Schedule:
         self._leave_out_foreign_total()
         schedule = read[self.name]()
         for path in self.lists:
-            note = "the emitted optimizer has one parameter group, and this has one value for each of several"
+            note = "the optimizer has one parameter group, and this has one value for each of several"
             action = "write one number, or build the scheduler in your script"
             self.notes.unsupported(path, note, action)
         return None if self.lists else schedule

@@ -38,9 +38,9 @@ LINEAR = "zero_optimization.memory_efficient_linear"
 _OFFLOADS_FROM = {"param": 3, "optimizer": 1}
 """The first stage that reads a section of offload."""
 _STAYS = (
-    "after a step whose norm is not finite DeepSpeed leaves out all others, too; the emitted code goes on"
+    "after a step whose norm is not finite DeepSpeed leaves out all others, too; PyTorch goes on"
 )
-_SCALED = "the emitted code scales the loss"
+_SCALED = "it is scaled here"
 _Partition = Literal["nothing", "optimizer", "gradients", "parameters"]
 _PARTITIONS: tuple[_Partition, ...] = ("nothing", "optimizer", "gradients", "parameters")
 
@@ -68,12 +68,14 @@ def read_sharding(notes: Notes) -> Sharding:
     if stage != 3 or not isinstance(ranks, int) or ranks <= 1:
         notes.leave(group)
         ranks = 0
+    own_linear = notes.config.value(LINEAR) is not False if int(stage) == 3 else None
     return Sharding(
         partition=partition,
         reshard_after_forward=ranks or stage == 3,
         group=_group(notes, int(stage)),
         sums_gradients=_sums(notes, int(stage)),
-        own_linear=notes.config.value(LINEAR) is not False if int(stage) == 3 else None,
+        own_linear=own_linear,
+        keeps_gathered=own_linear is False,
     )
 
 
@@ -106,7 +108,7 @@ def _sums(notes: Notes, stage: int) -> bool:
     )
     if stage == 3 and scaled and world in (None, factor):
         note = (
-            "the emitted code has the mean; on as many ranks as this factor says, DeepSpeed 0.19.8 forgets to "
+            "PyTorch has the mean; on as many ranks as this factor says, DeepSpeed 0.19.8 forgets to "
             f"multiply by it again at ZeRO-3, so that its gradients are {factor} times too small"
         )
         path = "gradient_predivide_factor"
@@ -115,7 +117,7 @@ def _sums(notes: Notes, stage: int) -> bool:
 
 
 def _remark_on_stage_0(notes: Notes) -> None:
-    """Without ZeRO, DeepSpeed's 16-bit optimizers have faults that the emitted code does not repeat."""
+    """Without ZeRO, DeepSpeed's 16-bit optimizers have faults that PyTorch does not repeat."""
     path, precision = "zero_optimization.stage", notes.facts.value("precision")
     if precision == "fp32":
         # The gradient scaler of fp16 looks for infinities.

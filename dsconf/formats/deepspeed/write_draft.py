@@ -36,7 +36,8 @@ class Draft:
             self.land(field, outcome, shown(path, value), note)
         elif is_filled(path):
             self.put(path, "auto")
-            self.land(field, outcome, shown(path, "auto"), "; ".join(filter(None, (note, FILLED))))
+            action = f"write a value for {path}, unless Trainer or Accelerate reads the file"
+            self.land(field, "needs-value", path, "; ".join(filter(None, (note, FILLED))), action)
         else:
             self.land(field, "needs-value", path, note, f'write {path}: nobody fills in "auto" there')
 

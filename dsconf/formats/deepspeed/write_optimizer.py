@@ -23,10 +23,19 @@ def write_optimizer(draft: Draft) -> None:
     optimizer = draft.plan.optimizer
     if optimizer is None:
         return
-    if optimizer.spares_norms:
-        draft.land("optimizer.spares_norms", "approximate", "", _ONE_GROUP, _GROUPS)
-    else:
-        draft.land("optimizer.spares_norms", "exact")
+    _build(draft, optimizer)
+    field = "optimizer.spares_norms"
+    if not optimizer.spares_norms or optimizer.arguments.get("weight_decay") == 0:
+        draft.land(field, "exact")
+        return
+    draft.land(field, "approximate", "", _ONE_GROUP, _GROUPS)
+    decay = draft.landings.get("optimizer.weight_decay")
+    if decay is not None and decay.outcome == "exact":
+        decay = decay._replace(outcome="approximate", note=_ONE_GROUP, action=_GROUPS)
+        draft.landings["optimizer.weight_decay"] = decay
+
+
+def _build(draft: Draft, optimizer: Optimizer) -> None:
     if optimizer.name in ("AdamW", "Adam"):
         _adam(draft, optimizer)
     elif optimizer.name == "Lion":

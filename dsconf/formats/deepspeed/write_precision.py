@@ -13,6 +13,8 @@ _ROUNDED = (
     "DeepSpeed's masters start from weights rounded to {}: the same where the model was loaded in that dtype "
     "(else loss within 5e-3 over 8 steps of the test model)"
 )
+_HALVED = "at the step where the scale doubles, DeepSpeed halves the gradients"
+_NARROW = "as torch's optimizers update them, but for the norm of the gradient, which DeepSpeed takes in fp32"
 _NO_CAST = {
     "none": "DeepSpeed casts no inputs in bf16",
     "model": "DeepSpeed casts no inputs in bf16",
@@ -74,7 +76,7 @@ def _masters(draft: Draft) -> None:
         draft.land(field, "unsupported", "", *problem)
         draft.land("precision.moments", "unsupported", "", *problem)
         return
-    draft.set("bf16.bf16_master_weights_and_grads", field, True)
+    draft.set("bf16.bf16_master_weights_and_grads", field, True, _NARROW, "close")
     if moments == "bf16":
         draft.set("bf16.bf16_optimizer_states", "precision.moments", True)
 
@@ -212,7 +214,7 @@ def _scaling(draft: Draft) -> None:
     near = "" if power == int(power) else f"the nearest power of 2 to {scaling.scale:g}"
     outcome: Outcome = "approximate" if near else "exact"
     draft.set("fp16.initial_scale_power", f"{root}.scale", round(power), near, outcome)
-    draft.set("fp16.loss_scale_window", f"{root}.window", scaling.window)
+    draft.set("fp16.loss_scale_window", f"{root}.window", scaling.window, _HALVED, "approximate")
     for name, path, default in (
         ("hysteresis", "hysteresis", 1),
         ("refill", "consecutive_hysteresis", False),

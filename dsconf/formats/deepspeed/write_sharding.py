@@ -36,13 +36,21 @@ def write_sharding(draft: Draft) -> None:
         draft.set("gradient_allreduce_op", field, "sum")
     else:
         draft.land(field, "exact", "", "DeepSpeed averages gradients, too")
-    field = "sharding.own_linear"
-    if stage == 3 and sharding.own_linear is False:
+    _linear(draft)
+
+
+def _linear(draft: Draft) -> None:
+    """Torch's F.linear is written where its weights may stay: it costs the memory that ZeRO-3 saves."""
+    sharding, field = draft.plan.sharding, "sharding.own_linear"
+    draft.land("sharding.keeps_gathered", "exact")
+    if draft.stage != 3 or sharding.own_linear is True:
+        draft.land(field, "exact")
+    elif sharding.keeps_gathered:
         draft.set(LINEAR, field, False)
-    elif stage == 3 and sharding.own_linear is None and _rounds(draft):
+    elif _rounds(draft):
         draft.land(field, "close", "", _ROUNDS)
     else:
-        draft.land(field, "exact")
+        draft.land(field, "no-effect", "", "in fp32 DeepSpeed's F.linear gives the same numbers")
 
 
 def _stage(draft: Draft) -> None:
@@ -51,7 +59,7 @@ def _stage(draft: Draft) -> None:
     note = ""
     if sharding.partition == "nothing" and stage == 1:
         outcome, note = "approximate", f"{_DIVIDED}: {_why_not_0(draft)}"
-    elif stage == 3 and sharding.own_linear is None and _rounds(draft):
+    elif stage == 3 and not (sharding.own_linear or sharding.keeps_gathered) and _rounds(draft):
         outcome, note = "close", _ROUNDS
     draft.set(f"{_ZERO}stage", field, stage, note, outcome)
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import libcst as cst
 
+from dsconf.formats.fsdp2.read_dtypes import dtype_of
 from dsconf.formats.fsdp2.read_known import Known
 from dsconf.formats.fsdp2.read_notes import Notes
-from dsconf.formats.fsdp2.read_parallel import read_styles
-from dsconf.formats.fsdp2.read_values import UNKNOWN, Table, Value, dtype_of, plain
+from dsconf.formats.fsdp2.read_styles import read_styles
+from dsconf.formats.fsdp2.read_values import UNKNOWN, Table, Value, plain
 from dsconf.plan import (
     OPTIMIZERS,
     Batch,
@@ -188,7 +189,9 @@ def _sharding(emitted: Emitted) -> Sharding:
             "reshard_after_forward": reshard if isinstance(reshard, bool | int) else True,
             "group": emitted.get("GROUP_SIZE", "sharding.group") if emitted.on("GROUPED") else None,
             "own_linear": False,
-            "sums_gradients": _flag(emitted, "SUMMED", "set_gradient_divide_factor", "sharding.sums_gradients"),
+            "sums_gradients": _flag(
+                emitted, "SUMMED", "set_gradient_divide_factor", "sharding.sums_gradients"
+            ),
         }
     )
 
@@ -229,7 +232,11 @@ def _parallelism(emitted: Emitted) -> Parallelism:
     styles: dict[str, dict[str, str]] = {}
     for name, constant in (("block_styles", "BLOCK_STYLES"), ("root_styles", "ROOT_STYLES")):
         table = emitted.value(constant)
-        styles[name] = read_styles(emitted.notes, constant, table, f"parallelism.{name}") if isinstance(table, Table) else {}
+        styles[name] = (
+            read_styles(emitted.notes, constant, table, f"parallelism.{name}")
+            if isinstance(table, Table)
+            else {}
+        )
     return Parallelism(tensor=size if isinstance(size, int) else 1, **styles)
 
 
@@ -245,9 +252,14 @@ def _precision(emitted: Emitted, plan: Plan) -> Precision:
     masters = "fp32" if emitted.on("WIDE_MASTERS") or not mixed else compute
     if masters != "fp32":
         emitted.notes.take("parameters", "precision.masters", f"in {masters}, as they are computed with")
-    whole = emitted.on("REDUCED_LAST") if emitted.has("train_step") else plan.sharding.partition in (
-        "nothing",
-        "optimizer",
+    whole = (
+        emitted.on("REDUCED_LAST")
+        if emitted.has("train_step")
+        else plan.sharding.partition
+        in (
+            "nothing",
+            "optimizer",
+        )
     )
     accumulate = (reduce or compute) if whole else masters
     found: dict[str, Any] = {
@@ -261,7 +273,9 @@ def _precision(emitted: Emitted, plan: Plan) -> Precision:
         found["rounded_masters"] = emitted.on("ROUNDED_MASTERS")
     if mixed:
         casts = "all" if emitted.on("UNITS_CAST") else "model" if emitted.on("ROOT_CASTS") else "none"
-        emitted.notes.take("MixedPrecisionPolicy.cast_forward_inputs", "precision.units_cast", casts != "none")
+        emitted.notes.take(
+            "MixedPrecisionPolicy.cast_forward_inputs", "precision.units_cast", casts != "none"
+        )
         found["units_cast"] = casts
     if emitted.on("AUTOCAST"):
         found["autocast"] = emitted.dtype("AUTOCAST_DTYPE", "precision.autocast")
@@ -322,7 +336,9 @@ def _optimizer(emitted: Emitted) -> Optimizer | None:
         if value is not None:
             arguments[argument] = value
     key = "UncorrectedAdam" if part == "uncorrected_adam" else "MuonAndAdam" if name == "Muon" else name
-    emitted.notes.take(key, "optimizer.name", key if key in emitted.known.functions else f"torch.optim.{name}")
+    emitted.notes.take(
+        key, "optimizer.name", key if key in emitted.known.functions else f"torch.optim.{name}"
+    )
     if part == "uncorrected_adam":
         emitted.notes.take("UncorrectedAdam (moments)", "optimizer.bias_correction", False)
     return Optimizer(

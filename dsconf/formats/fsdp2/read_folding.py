@@ -149,10 +149,7 @@ def merged(test: Value, yes: Value, no: Value) -> Value:
         return yes
     if isinstance(yes, Table) and isinstance(no, Table):
         keys = [*yes.items, *(key for key in no.items if key not in yes.items)]
-        items = {
-            key: merged(test, yes.items.get(key, ABSENT), no.items.get(key, ABSENT))
-            for key in keys
-        }
+        items = {key: merged(test, yes.items.get(key, ABSENT), no.items.get(key, ABSENT)) for key in keys}
         return Table(items, yes.open or no.open)
     if isinstance(yes, Seq) and isinstance(no, Seq):
         # A list to which only one way has added something.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+
 import libcst as cst
 
 from dsconf.formats.fsdp2.read_notes import Notes
-from dsconf.formats.fsdp2.read_run import Event
+from dsconf.formats.fsdp2.read_scopes import Event
 from dsconf.formats.fsdp2.read_values import (
     Attr,
     Instance,
@@ -70,7 +71,11 @@ def _accumulation(notes: Notes, steps: list[Event]) -> int | Unresolved | None:
         for event in notes.methods("backward")
         if isinstance(event.made.function, Attr) and not event.made.keywords.get("retain_graph")
     ]
-    divided = [(event, *_divisor(event.made.function.base)) for event in backwards if isinstance(event.made.function, Attr)]
+    divided = [
+        (event, *_divisor(event.made.function.base))
+        for event in backwards
+        if isinstance(event.made.function, Attr)
+    ]
     for event, divisor, node in divided:
         if divisor is not None:
             return _count(notes, divisor, node or event.made.node)
@@ -78,7 +83,7 @@ def _accumulation(notes: Notes, steps: list[Event]) -> int | Unresolved | None:
     if every is not None:
         count = _count(notes, *every)
         node = backwards[0].made.node if backwards else None
-        note = "the loss is not divided by it: the gradients of the micro batches add up, where the target has their mean"
+        note = "the loss is not divided by it: gradients of micro batches add up, where the target has their mean"
         notes.remark(next(reversed(notes.fields)), "approximate", f"{notes.place(node)}: {note}")
         return count
     if not backwards or not steps:
@@ -89,7 +94,15 @@ def _accumulation(notes: Notes, steps: list[Event]) -> int | Unresolved | None:
             "that gradients add up, where the target has their mean"
         )
         action = "with one micro batch per step there is no difference"
-        notes.say(f"{_STEPS} (loss)", None, "needs-value", note, node=backwards[0].made.node, action=action, written=False)
+        notes.say(
+            f"{_STEPS} (loss)",
+            None,
+            "needs-value",
+            note,
+            node=backwards[0].made.node,
+            action=action,
+            written=False,
+        )
         return None
     return 1
 
@@ -129,9 +142,9 @@ def _divisor(loss: Value) -> tuple[Value | None, cst.CSTNode | None]:
                 loss = inner
             case Made(function=Attr(base=base, name="div" | "div_"), args=(divisor, *_), node=node):
                 return divisor, node
-            case Made(function=Ref() as function, args=(_, divisor, *_), node=node) if (
-                torch_name(function) in ("div", "divide")
-            ):
+            case Made(function=Ref() as function, args=(_, divisor, *_), node=node) if torch_name(
+                function
+            ) in ("div", "divide"):
                 return divisor, node
             case Made(function=Attr(base=base, name="mean" | "sum" | "float" | "to" | "requires_grad_")):
                 loss = base
@@ -253,4 +266,6 @@ def _steps(notes: Notes, made: Made, optimizers: list[Made]) -> bool:
     if made.args and (isinstance(base, Made) and called(base) in ("GradScaler", "ShardedGradScaler")):
         return True
     name = notes.text(base).rpartition(".")[2].lower()
-    return isinstance(base, Opaque | Attr | Instance) and (name.startswith("optim") or name in ("opt", "scaler"))
+    return isinstance(base, Opaque | Attr | Instance) and (
+        name.startswith("optim") or name in ("opt", "scaler")
+    )

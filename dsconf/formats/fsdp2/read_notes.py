@@ -8,7 +8,7 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
-from dsconf.formats.fsdp2.read_run import Event, Run, shown
+from dsconf.formats.fsdp2.read_scopes import Event, Scopes, shown
 from dsconf.formats.fsdp2.read_values import Choice, Made, Op, Opaque, Value, called, plain, torch_name
 from dsconf.formats.outcome import Item, Outcome
 from dsconf.formats.reading import Default, Remark
@@ -20,7 +20,7 @@ _LONGEST = 60
 class Notes:
     """A file that was followed, and what is said of its settings while they are read."""
 
-    def __init__(self, run: Run, wrapper: MetadataWrapper) -> None:
+    def __init__(self, run: Scopes, wrapper: MetadataWrapper) -> None:
         self.run = run
         self._wrapper = wrapper
         self.fields: dict[str, str] = {}
@@ -69,7 +69,9 @@ class Notes:
     def open(self, key: str, field: str, value: Value, node: cst.CSTNode | None = None) -> Unresolved:
         """A setting whose value only a run determines."""
         self.take(key, field, value)
-        self.remark(key, "exact", f"{self.place(node or _node(value))}: `{self.text(value)}` is known in a run only")
+        self.remark(
+            key, "exact", f"{self.place(node or _node(value))}: `{self.text(value)}` is known in a run only"
+        )
         return Unresolved(key=key)
 
     def remark(self, key: str, outcome: Outcome, note: str) -> None:
@@ -123,4 +125,3 @@ def _node(value: Value) -> cst.CSTNode | None:
             return _node(test)
         case _:
             return None
-

@@ -18,7 +18,7 @@ from dsconf.formats.fsdp2.read_values import (
     is_parameters,
     plain,
 )
-from dsconf.plan import OPTIMIZERS, Optimizer, Unresolved
+from dsconf.plan import OPTIMIZERS, Optimizer
 
 TORCH = [name for name in OPTIMIZERS if name not in ("Lion", "Muon")]
 _FIRST = {
@@ -86,7 +86,8 @@ def read_optimizer(notes: Notes, found: list[Made]) -> Optimizer | None:
     if name not in TORCH:
         note = f"`{notes.text(first)}` is no class of torch.optim that is translated"
         outcome: Any = "unsupported" if name or isinstance(first.function, Ref) else "needs-value"
-        notes.say("optimizer", notes.text(_class(first)), outcome, note, node=first.node)
+        action = "name the class in the code" if outcome == "needs-value" else None
+        notes.say("optimizer", notes.text(_class(first)), outcome, note, action=action, node=first.node)
         return None
     notes.take(name, "optimizer.name", f"torch.optim.{name}")
     return Optimizer(name=name, arguments=_arguments(notes, first, name))
@@ -154,4 +155,3 @@ def _groups(params: Value | None) -> list[Table] | None:
             return [item for item in items if isinstance(item, Table)]
         case _:
             return None
-

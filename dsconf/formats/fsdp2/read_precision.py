@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from dsconf.formats.fsdp2.read_dtypes import dtype_of
 from dsconf.formats.fsdp2.read_notes import Notes
-from dsconf.formats.fsdp2.read_run import Event
-from dsconf.formats.fsdp2.read_sharding import setting
-from dsconf.formats.fsdp2.read_units import Unit, path_of
+from dsconf.formats.fsdp2.read_scopes import Event
+from dsconf.formats.fsdp2.read_units import Unit, path_of, setting
 from dsconf.formats.fsdp2.read_values import (
     UNKNOWN,
     Attr,
@@ -19,7 +19,6 @@ from dsconf.formats.fsdp2.read_values import (
     Value,
     called,
     choices,
-    dtype_of,
     is_parameters,
     plain,
     torch_name,
@@ -106,8 +105,15 @@ def _roots_differ(notes: Notes, units: Sequence[Unit], policy: Value | None) -> 
         other = unit.made.argument("mp_policy")
         names = [plain_dtypes(each) for each in (policy, other)]
         if unit.kind in ("root", "end", "part") and names[0] != names[1]:
-            note = f"{notes.text(other)} for {'the root' if unit.kind == 'root' else 'other modules'}: that of the blocks is taken"
-            notes.say(f"fully_shard.mp_policy ({unit.kind})", other or "none", "approximate", note, node=unit.made.node)
+            whose = "the root" if unit.kind == "root" else "other modules"
+            note = f"{notes.text(other)} for {whose}: that of the blocks is taken"
+            notes.say(
+                f"fully_shard.mp_policy ({unit.kind})",
+                other or "none",
+                "approximate",
+                note,
+                node=unit.made.node,
+            )
 
 
 def plain_dtypes(policy: Value | None) -> list[Dtype | None]:
@@ -171,7 +177,9 @@ def _weights(notes: Notes, units: Sequence[Unit]) -> _Weights:
     seen = False
     for event, cast, keeps in _casts_of_weights(notes, paths):
         if cast is None:
-            note = f"the dtype of the model, `{notes.text(event.made)}`, is known in a run only: fp32 is assumed"
+            note = (
+                f"the dtype of the model, `{notes.text(event.made)}`, is known in a run only: fp32 is assumed"
+            )
             notes.say("model dtype", event.made, "needs-value", note, node=event.made.node)
             continue
         seen = True
@@ -180,7 +188,11 @@ def _weights(notes: Notes, units: Sequence[Unit]) -> _Weights:
             dtype = cast
             field = "precision.masters" if cast != "fp32" else ""
             if field:
-                notes.take(f"{called(event.made)} (dtype)", field, {"bf16": "torch.bfloat16", "fp16": "torch.float16"}[cast])
+                notes.take(
+                    f"{called(event.made)} (dtype)",
+                    field,
+                    {"bf16": "torch.bfloat16", "fp16": "torch.float16"}[cast],
+                )
     if not seen:
         note = "PyTorch's default; a model that is loaded in 16 bits is trained in them"
         notes.say("model dtype", "torch.float32", "exact", note, written=False)
@@ -265,7 +277,12 @@ def _autocast_dtype(notes: Notes, context: Made) -> Dtype | None:
         return None
     if dtype is None or plain(dtype) is None:
         found: Dtype = "bf16" if device == "cpu" else "fp16"
-        notes.default(key, "precision.autocast", f"torch.{'bfloat16' if device == 'cpu' else 'float16'}", "PyTorch's default")
+        notes.default(
+            key,
+            "precision.autocast",
+            f"torch.{'bfloat16' if device == 'cpu' else 'float16'}",
+            "PyTorch's default",
+        )
         return found
     known = dtype_of(dtype)
     if known is None:

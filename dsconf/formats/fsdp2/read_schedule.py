@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dsconf.formats.fsdp2.read_notes import Notes
-from dsconf.formats.fsdp2.read_run import Event
+from dsconf.formats.fsdp2.read_scopes import Event
 from dsconf.formats.fsdp2.read_values import UNKNOWN, Attr, Made, Ref, Seq, Value, called, plain
 from dsconf.plan import Schedule, TorchSchedule, TrainerSchedule, Unresolved
 
@@ -163,5 +163,7 @@ def _stepping(notes: Notes, made: Made, steps: list[Event]) -> None:
         if isinstance(event.made.function, Attr) and event.made.function.base is made
     ]
     if calls and steps and len(calls[0].loops) < len(steps[0].loops):
-        note = "it moves once per epoch, where the target moves it with each optimizer step: count its steps so"
+        note = (
+            "it moves once per epoch, where the target moves it with each optimizer step: count its steps so"
+        )
         notes.say("lr_scheduler.step", True, "approximate", note, node=calls[0].made.node)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from dsconf.formats.fsdp2.read_mesh import axes_of, ranks_of
 from dsconf.formats.fsdp2.read_notes import Notes
-from dsconf.formats.fsdp2.read_units import REPLICATES, Unit
+from dsconf.formats.fsdp2.read_units import REPLICATES, Unit, setting
 from dsconf.formats.fsdp2.read_values import UNKNOWN, Known, Made, Value, called, choices, plain, torch_name
 from dsconf.plan import Offload, Sharding
 
@@ -15,44 +15,6 @@ _RESHARD = "fully_shard.reshard_after_forward"
 _MESH = "fully_shard.mesh"
 _SYNC = "set_requires_gradient_sync"
 _Partition = Literal["nothing", "optimizer", "gradients", "parameters"]
-
-
-def setting(units: Sequence[Unit], name: str, notes: Notes) -> tuple[Value | None, Made | None]:
-    """An argument of the calls for blocks, or of the only ones; says so where they differ."""
-    of_blocks = [unit for unit in units if unit.kind == "block"] or [
-        unit for unit in units if unit.kind == "root"
-    ]
-    chosen = of_blocks or list(units)
-    values = [(unit.made.argument(name), unit) for unit in chosen]
-    first, unit = values[0]
-    for other, another in values[1:]:
-        if not _same(first, other):
-            seen = f"{notes.text(first)} at {notes.place(unit.made.node)}"
-            note = f"{seen}, {notes.text(other)} at {notes.place(another.made.node)}: the first one is taken"
-            notes.remark(f"fully_shard.{name}", "approximate", note)
-    return first, unit.made
-
-
-def _same(first: Value | None, second: Value | None) -> bool:
-    if first is second:
-        return True
-    if first is None or second is None:
-        return False
-    one, other = plain(first), plain(second)
-    if one is not UNKNOWN or other is not UNKNOWN:
-        return bool(one == other)
-    if torch_name(first) or torch_name(second):
-        return torch_name(first) == torch_name(second)
-    if isinstance(first, Made) and isinstance(second, Made):
-        same_call = torch_name(first.function) == torch_name(second.function) != ""
-        keys = {*first.keywords} | {*second.keywords}
-        return (
-            same_call
-            and len(first.args) == len(second.args)
-            and all(_same(a, b) for a, b in zip(first.args, second.args, strict=True))
-            and all(_same(first.keywords.get(key), second.keywords.get(key)) for key in keys)
-        )
-    return False
 
 
 def last_only(notes: Notes) -> bool:
@@ -84,7 +46,9 @@ def read_sharding(notes: Notes, units: Sequence[Unit]) -> tuple[Sharding, int | 
     reshard = _reshard(notes, units)
     partition: _Partition = "parameters" if reshard else "optimizer" if last else "gradients"
     if last and reshard:
-        note = "gradients are held whole until the last micro batch, and added up in the dtype of the reduction"
+        note = (
+            "gradients are held whole until the last micro batch, and added up in the dtype of the reduction"
+        )
         notes.remark(_SYNC, "approximate", note)
     return Sharding(
         partition=partition,
@@ -101,9 +65,7 @@ def _no_sync(notes: Notes) -> None:
         notes.say("no_sync", True, "exact", note, node=event.made.node)
 
 
-def _mesh(
-    notes: Notes, mesh: Value | None, made: Made | None
-) -> tuple[int | None, bool, int | None]:
+def _mesh(notes: Notes, mesh: Value | None, made: Made | None) -> tuple[int | None, bool, int | None]:
     """The ranks of a group, whether nothing is divided, and the number of ranks."""
     if mesh is None or plain(mesh) is None:
         return None, False, None

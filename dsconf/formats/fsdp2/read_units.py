@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from dsconf.formats.fsdp2.read_notes import Notes
-from dsconf.formats.fsdp2.read_run import Event
+from dsconf.formats.fsdp2.read_scopes import Event
 from dsconf.formats.fsdp2.read_values import (
     UNKNOWN,
     Attr,
@@ -83,9 +83,11 @@ def _is_layer(target: Value) -> bool:
     return isinstance(made, Made) and bool(torch_name(made.function))
 
 
-_INSIDE = frozenset(
-    "modules children named_modules named_children values items get_submodule parameters named_parameters".split()
-)
+_INSIDE = (
+    "modules", "children", "named_modules", "named_children", "values", "items", "get_submodule", "parameters",
+    "named_parameters",
+)  # fmt: skip
+"""Methods that give modules inside of one."""
 
 
 def path_of(value: Value) -> Path:
@@ -114,6 +116,44 @@ def path_of(value: Value) -> Path:
             return (scope,)
         case _:
             return (id(value),)
+
+
+def setting(units: Sequence[Unit], name: str, notes: Notes) -> tuple[Value | None, Made | None]:
+    """An argument of the calls for blocks, or of the only ones; says so where they differ."""
+    of_blocks = [unit for unit in units if unit.kind == "block"] or [
+        unit for unit in units if unit.kind == "root"
+    ]
+    chosen = of_blocks or list(units)
+    values = [(unit.made.argument(name), unit) for unit in chosen]
+    first, unit = values[0]
+    for other, another in values[1:]:
+        if not _same(first, other):
+            seen = f"{notes.text(first)} at {notes.place(unit.made.node)}"
+            note = f"{seen}, {notes.text(other)} at {notes.place(another.made.node)}: the first one is taken"
+            notes.remark(f"fully_shard.{name}", "approximate", note)
+    return first, unit.made
+
+
+def _same(first: Value | None, second: Value | None) -> bool:
+    if first is second:
+        return True
+    if first is None or second is None:
+        return False
+    one, other = plain(first), plain(second)
+    if one is not UNKNOWN or other is not UNKNOWN:
+        return bool(one == other)
+    if torch_name(first) or torch_name(second):
+        return torch_name(first) == torch_name(second)
+    if isinstance(first, Made) and isinstance(second, Made):
+        same_call = torch_name(first.function) == torch_name(second.function) != ""
+        keys = {*first.keywords} | {*second.keywords}
+        return (
+            same_call
+            and len(first.args) == len(second.args)
+            and all(_same(a, b) for a, b in zip(first.args, second.args, strict=True))
+            and all(_same(first.keywords.get(key), second.keywords.get(key)) for key in keys)
+        )
+    return False
 
 
 def read_wrapping(notes: Notes, found: list[Unit]) -> Wrapping:
@@ -168,7 +208,9 @@ def _asked(test: Value) -> Iterator[str]:
         case Op(symbol="and" | "or", left=left, right=right):
             yield from _asked(left)
             yield from _asked(right)
-        case Op(symbol="==" | "in" | "is", left=Attr(base=base, name="__name__"), right=right) if _is_type(base):
+        case Op(symbol="==" | "in" | "is", left=Attr(base=base, name="__name__"), right=right) if _is_type(
+            base
+        ):
             names = plain(right)
             yield from (names,) if isinstance(names, str) else names if names is not UNKNOWN else ()
         case Op(symbol="==" | "in" | "is", left=left, right=right) if _is_type(left):

@@ -8,8 +8,6 @@ from typing import Any
 
 import libcst as cst
 
-from dsconf.plan import Dtype
-
 
 @dataclass(frozen=True, eq=False)
 class Value:
@@ -150,14 +148,6 @@ ABSENT = Opaque("nothing")
 UNKNOWN = object()
 """What `plain` gives for a value that is not known."""
 
-_DTYPES: dict[str, Dtype] = {
-    "float32": "fp32",
-    "float": "fp32",
-    "bfloat16": "bf16",
-    "float16": "fp16",
-    "half": "fp16",
-}
-
 
 def plain(value: Value | None) -> Any:
     """The constant that a value is, sequences as tuples; UNKNOWN where it is none."""
@@ -185,15 +175,6 @@ def torch_name(value: Value | None) -> str:
     return ""
 
 
-def dtype_of(value: Value | None) -> Dtype | None:
-    """The dtype that a value is; None for any other value."""
-    if isinstance(value, Known) and isinstance(value.value, str):  # as transformers takes it
-        return _DTYPES.get(value.value.removeprefix("torch."))
-    if isinstance(value, Ref) and value.name.startswith("torch."):
-        return _DTYPES.get(value.name.removeprefix("torch."))
-    return None
-
-
 def called(made: Made) -> str:
     """The name of the function or method that was called, without what it belongs to."""
     return made.function.name.rpartition(".")[2] if isinstance(made.function, Ref | Attr) else ""
@@ -208,12 +189,13 @@ def choices(value: Value | None) -> Iterator[Value]:
         yield value
 
 
-_SAME_MODULE = frozenset(
-    "to cuda cpu float half bfloat16 double train eval requires_grad_ to_empty apply compile module".split()
-)
-_WRAPPERS = frozenset(
-    "compile fully_shard replicate DistributedDataParallel parallelize_module checkpoint_wrapper".split()
-)
+_SAME_MODULE = (
+    "to", "cuda", "cpu", "float", "half", "bfloat16", "double", "train", "eval", "requires_grad_", "to_empty", "apply",
+    "compile",
+)  # fmt: skip
+_WRAPPERS = (
+    "compile", "fully_shard", "replicate", "DistributedDataParallel", "parallelize_module", "checkpoint_wrapper",
+)  # fmt: skip
 
 
 def origin(value: Value) -> Value:

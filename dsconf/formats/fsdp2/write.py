@@ -83,7 +83,9 @@ class _Writer(Draft):
             label = self.labels["batch.total"]
             self.constants["TRAIN_BATCH_SIZE"] = Constant(str(batch.total), label, kept=True)
         if isinstance(batch.micro, int):
-            self.constants["MICRO_BATCH_SIZE"] = Constant(str(batch.micro), self.labels["batch.micro"], kept=True)
+            self.constants["MICRO_BATCH_SIZE"] = Constant(
+                str(batch.micro), self.labels["batch.micro"], kept=True
+            )
         self.set(
             "GRADIENT_ACCUMULATION_STEPS",
             "batch.accumulation",
@@ -152,8 +154,9 @@ class _Writer(Draft):
     def _docstring(self, origin: str) -> str:
         batch = self.plan.batch
         steps = batch.accumulation if isinstance(batch.accumulation, int) else "gradient_accumulation_steps"
-        size = f" of {batch.micro} samples" if isinstance(batch.micro, int) else ""
-        loader = ": MICRO_BATCH_SIZE is the batch_size of its DataLoader" if size else ""
+        size = ""
+        if isinstance(batch.micro, int):
+            size = " of MICRO_BATCH_SIZE samples, the batch_size of the DataLoader"
         batches = "one micro batch" if steps == 1 else f"{steps} micro batches"
         optimizer = "optimizer = build_optimizer(model{})"
         if self.plan.optimizer is None:
@@ -170,7 +173,7 @@ class _Writer(Draft):
             f"    scheduler = build_scheduler(optimizer{self.given(*SCHEDULE_CONSTANTS)})",
             f"    train_step(model, optimizer, scheduler, micro_batches, loss_fn{self.given(*_STEP)})",
             "",
-            f"Each call of train_step takes {batches}{size} per rank{loader}.",
+            f"Each call of train_step takes, per rank, {batches}{size}.",
             *batch_lines(self),
             *launch_lines(self.plan),
             "",

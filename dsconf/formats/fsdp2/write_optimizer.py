@@ -16,6 +16,8 @@ _DECAY = {
     "AdamW": "written out: torch's own default is 0.01",
     "Lion": "decoupled from the gradient",
 }
+_ALL_DECAY = "all weights decay, biases and those of norms too"
+_GROUPS = "give the optimizer two groups in build_optimizer(), one of them with weight_decay=0.0"
 
 
 def write_optimizer(draft: Draft, optimizer: Optimizer) -> list[tuple[str, list[str]]]:
@@ -30,6 +32,7 @@ def write_optimizer(draft: Draft, optimizer: Optimizer) -> list[tuple[str, list[
         annotation = _ANNOTATIONS.get(argument, "float")
         value = optimizer.arguments[argument]
         draft.set(constant, f"optimizer.{argument}", value, annotation, f"{argument}={{}}", note)
+    _decay(draft, optimizer)
     divided = draft.flags["TENSOR_PARALLEL"]
     one_mesh = f"{draft.labels['parallelism.tensor']}: parameters lie on two meshes" if divided else ""
     draft.constants["FOREACH"] = Constant("False", one_mesh) if divided else Omitted()
@@ -52,6 +55,15 @@ def write_optimizer(draft: Draft, optimizer: Optimizer) -> list[tuple[str, list[
         draft.has(f"torch.optim.{name}({argument})", f"optimizer.{argument}")
     draft.constants[name.lower()] = Alias("build_optimizer")
     return [("optimizer", ["build_optimizer"])]
+
+
+def _decay(draft: Draft, optimizer: Optimizer) -> None:
+    """Which weights decay: the module has one group of parameters."""
+    spared, field = optimizer.spares_norms, "optimizer.weight_decay"
+    decay = draft.landings.get(field)
+    if spared and decay is not None and decay.outcome == "exact" and optimizer.arguments["weight_decay"] != 0:
+        draft.landings[field] = decay._replace(outcome="approximate", note=_ALL_DECAY, action=_GROUPS)
+    draft.landings["optimizer.spares_norms"] = draft.landings.get(field, Landing("exact"))
 
 
 def _muon(draft: Draft, optimizer: Optimizer) -> list[tuple[str, list[str]]]:

@@ -24,6 +24,7 @@ INSTEAD = (
     "--set tensor_parallel.autotp_size=0 leaves it out: ZeRO-3 divides the weights over all ranks instead"
 )
 _FIELD = "parallelism.tensor"
+_STYLED = ("parallelism.block_styles", "parallelism.root_styles")
 _CLOSE = "DeepSpeed divides the same layers; sums over a group round differently"
 _TIED = "a head that is tied to the embedding stays whole on each rank, where DeepSpeed divides it"
 
@@ -42,7 +43,8 @@ def write_parallelism(draft: Draft) -> Parts:
         return []
     problem = _problem(draft)
     if problem:
-        draft.landings[_FIELD] = Landing("unsupported", "", *problem)
+        landing = draft.landings[_FIELD] = Landing("unsupported", "", *problem)
+        draft.landings |= dict.fromkeys(_STYLED, landing)
         return []
     draft.flags.update(TENSOR_PARALLEL=True, SEPARATE_ENDS=False)
     label = draft.labels["parallelism.block_styles"]
@@ -52,7 +54,8 @@ def write_parallelism(draft: Draft) -> Parts:
     target = f'parallelize_module(block, mesh["tp"], {len(_styles(parallel.block_styles))} layers)'
     action = f"give the {parallel.tensor} ranks of a group the same batch"
     note = _CLOSE if parallel.root_styles else f"{_CLOSE}; {_TIED}"
-    draft.landings[_FIELD] = Landing("close", target, note, action)
+    landing = draft.landings[_FIELD] = Landing("close", target, note, action)
+    draft.landings |= dict.fromkeys(_STYLED, landing._replace(action=None))
     return [("tensor_parallel", ["meshes", "gradient_norm"])]
 
 

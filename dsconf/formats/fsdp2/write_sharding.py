@@ -47,6 +47,14 @@ def write_units(draft: Draft) -> None:
         "modules with more parameters than that are units" if sized else "the classes of the units are given"
     )
     draft.landings["wrapping.min_params"] = Landing("exact" if sized else "no-effect", "find_blocks()", size)
+    ends = draft.flags["SEPARATE_ENDS"]
+    draft.landings["wrapping.separate_ends"] = Landing(
+        "exact" if ends == wrapping.separate_ends else "close",
+        "find_units()" if ends else "",
+        ""
+        if ends == wrapping.separate_ends
+        else "embeddings and heads belong to the root: no number changes",
+    )
     draft.landings["wrapping.root_only"] = Landing("exact", "fully_shard(model) alone" if root else "")
     if draft.plan.recompute is None:
         return
@@ -101,7 +109,7 @@ def write_sharding(draft: Draft) -> None:
         draft.landings[field] = Landing("close", f"reshard_after_forward={value}", note)
     _write_unused(draft)
     weights = {
-        "full": Landing("exact", "full_state_dict(model)"),
+        "full": Landing("exact", "full_state_dict(model)", "the whole fp32 weights on rank 0"),
         "sharded": Landing(
             "exact", "save_checkpoint()", "torch.distributed.checkpoint writes each rank's shards"
         ),

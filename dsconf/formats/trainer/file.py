@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dsconf.formats.outcome import Landing
 from dsconf.formats.training.draft import Draft
 from dsconf.formats.training.text import Line, heading, lines_of, open_lines
@@ -22,9 +24,9 @@ def land_launch(draft: Draft) -> None:
         draft.landings[field] = Landing("exact", target)
 
 
-def text_of(draft: Draft, request: Request, lines: list[Line]) -> str:
-    """The file."""
+def text_of(draft: Draft, request: Request, lines: list[Line], unsaid: Sequence[str] = ()) -> str:
+    """The file; `unsaid` are arguments of which the source says nothing."""
     labels = request.labels
     rest = [Line(name, value, labels.get(field, "")) for name, (value, field) in draft.settings.items()]
     head = heading(request.origin, draft.landings, labels)
-    return "\n".join([*head, *lines_of([_FOLDER, *lines, *rest]), *open_lines(draft.open), ""])
+    return "\n".join([*head, *lines_of([_FOLDER, *lines, *rest]), *open_lines(draft.open, unsaid), ""])

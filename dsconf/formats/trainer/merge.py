@@ -23,6 +23,12 @@ _SIZES = {
 """Keys that Trainer puts in where they are missing."""
 
 
+def given(config: Config) -> dict[str, object]:
+    """The arguments that are given, by their canonical names."""
+    paths = [*(item.path for item in config.written), *config.overrides]
+    return {path: config.raw(path) for path in dict.fromkeys(paths) if "." not in path}
+
+
 def handed(arguments: Mapping[str, Any], config: Config) -> dict[str, object]:
     """By path the values that Trainer puts into a DeepSpeed config: for "auto", and where nothing is written.
 
@@ -36,13 +42,13 @@ def handed(arguments: Mapping[str, Any], config: Config) -> dict[str, object]:
     }
     if config.raw("scheduler.params.warmup_min_lr") == "auto":
         found["scheduler.params.warmup_min_lr"] = 0
-    given = Given(known)
+    flags = Given(known)
     for path, argument in _SIZES.items():
         if not config.present(path) and not config.present("train_batch_size"):
             found[path] = known.get(argument, DEFAULTS[argument])
-    if given.flag("bf16") is True and not config.present("bf16"):
+    if flags.flag("bf16") is True and not config.present("bf16"):
         found["bf16.enabled"] = True
-    if given.flag("fp16") is True and not config.present("fp16"):
+    if flags.flag("fp16") is True and not config.present("fp16"):
         found |= {"fp16.enabled": True, "fp16.auto_cast": True}
     return found
 
@@ -69,7 +75,9 @@ def merge(arguments: Reading, deepspeed: Reading) -> Reading:
             in_force.pop(key, None)
             remarks.pop(key, None)
     in_force = {key: default for key, default in in_force.items() if key in fields}
-    named = _prefixed(deepspeed)
+    own = tuple(f"{part}." for part, key in ours.items() if key not in deepspeed.written)
+    kept = {key: field for key, field in deepspeed.fields.items() if not field.startswith(own)}
+    named = _prefixed(deepspeed._replace(fields=kept if own else deepspeed.fields))
     return Reading(
         deepspeed.plan.model_copy(update=update),
         {**named.fields, **fields},

@@ -7,6 +7,7 @@ from typing import Any
 from dsconf.config.effective import Config, Facts
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.outcome import Item, Outcome
+from dsconf.formats.trainer.merge import given
 from dsconf.formats.training.arguments import Given
 
 SECTION = "fsdp_config"
@@ -18,9 +19,7 @@ class Notes:
     def __init__(self, config: Config, facts: Facts) -> None:
         self.config = config
         self.facts = facts
-        written = {item.path: config.raw(item.path) for item in config.written if "." not in item.path}
-        given = written | {path: value for path, value in config.overrides.items() if "." not in path}
-        self.arguments = Given(given)
+        self.arguments = Given(given(config))
         """The arguments by their canonical names."""
 
     @property

@@ -29,7 +29,7 @@ def write(plan: Plan, request: Request) -> Writing:
 
 class _Writer(Draft):
     def __init__(self, plan: Plan, request: Request) -> None:
-        super().__init__(plan)
+        super().__init__(plan, request.labels)
         self.request = request
         self.lines: list[Line] = []
 
@@ -45,7 +45,7 @@ class _Writer(Draft):
         write_arguments(self)
         self._layout()
         land_launch(self)
-        return Writing(text_of(self, self.request, self.lines), self.landings, NEEDS)
+        return Writing(text_of(self, self.request, self.lines, self.unsaid), self.landings, NEEDS)
 
     def _sharded(self) -> None:
         labels = self.request.labels

@@ -50,7 +50,7 @@ class _Writer(Draft):
     def __init__(
         self, plan: Plan, request: Request, settings: Mapping[str, Any], landings: Mapping[str, Landing]
     ) -> None:
-        super().__init__(plan)
+        super().__init__(plan, request.labels)
         self.request = request
         self.config: dict[str, Any] = copy.deepcopy(dict(settings))
         self.landings = dict(landings)

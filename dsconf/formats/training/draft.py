@@ -10,6 +10,11 @@ from dsconf.formats.outcome import Landing, Outcome
 from dsconf.formats.training.defaults import DEFAULTS
 from dsconf.plan import Plan, Unresolved, Warmup
 
+_TELLING = (
+    "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "optim", "lr_scheduler_type",
+    "max_grad_norm",
+)  # fmt: skip
+
 
 class Setting(NamedTuple):
     """An argument that is written."""
@@ -22,15 +27,25 @@ class Setting(NamedTuple):
 class Draft:
     """Arguments in the making."""
 
-    def __init__(self, plan: Plan, names: Mapping[str, str] | None = None) -> None:
-        """`names` are what the target calls arguments of Trainer, where that is something else."""
+    def __init__(self, plan: Plan, labels: Mapping[str, str], names: Mapping[str, str] | None = None) -> None:
+        """`labels` says by field where its value comes from.
+
+        `names` are what the target calls arguments of Trainer, where that is something else.
+        """
         self.plan = plan
+        self.labels = labels
         self._names = names or {}
         self.settings: dict[str, Setting] = {}
         """By the name that the target has."""
         self.open: dict[str, str] = {}
         """By the name of an argument that is left to the user the key whose value the source leaves open."""
         self.landings: dict[str, Landing] = {}
+
+    @property
+    def said(self) -> set[str]:
+        """The fields of which the source says something; without an optimizer, what has None was left to a script."""
+        known = self.plan.optimizer is not None or self.plan.batch.micro is not None
+        return {*self.labels, *(("clipping.max_norm",) if known else ())}
 
     @property
     def peak(self) -> Any:
@@ -50,6 +65,12 @@ class Draft:
         """Write an argument, and return how it is written."""
         self.settings[self.name(argument)] = Setting(value, field)
         return f"{self.name(argument)}: {flow(value)}"
+
+    @property
+    def unsaid(self) -> list[str]:
+        """What the target calls the arguments that change training, and of which the source says nothing."""
+        names = [self.name(argument) for argument in _TELLING]
+        return [name for name in names if name not in self.settings and name not in self.open]
 
     def set(
         self,

@@ -21,7 +21,6 @@ PASSED: dict[str, tuple[str, dict[str, str]]] = {
 """By `optim` other classes of torch, and what of optim_args they get."""
 
 UNDECAYED = "Trainer leaves biases and norms out of weight decay"
-_DECAY = Remark("approximate", f"{UNDECAYED}: what the name of a parameter, or its layer, says")
 
 
 def read_optimizer(given: Given) -> Optimizer | None:
@@ -58,8 +57,6 @@ def read_optimizer(given: Given) -> Optimizer | None:
     given.place("optim", "optimizer.name", in_force=True)
     given.place("learning_rate", "optimizer.lr", in_force=True)
     given.place("weight_decay", "optimizer.weight_decay")
-    if arguments["weight_decay"] != 0:
-        given.remark("weight_decay", _DECAY)
     return Optimizer(name=found, arguments=arguments, spares_norms=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dsconf.document.yaml_style import flow, scalar
@@ -35,9 +35,15 @@ def lines_of(entries: Iterable[Line], indent: str = "") -> list[str]:
     return found
 
 
-def open_lines(open_: Mapping[str, str]) -> list[str]:
-    """A comment for each argument that the user has to write, in place of its line."""
-    return [f"# {name}: ...  # {key} is left open: write your own" for name, key in open_.items()]
+def open_lines(open_: Mapping[str, str], unsaid: Sequence[str] = ()) -> list[str]:
+    """Comments on the arguments that the user has to write: those left open, and those of which nothing is said."""
+    found = [f"# {name}: ...  # {key} is left open: write your own" for name, key in open_.items()]
+    if unsaid:
+        found += [
+            "",
+            f"# Not said by the source: {', '.join(unsaid)}. Write yours; else Trainer's defaults hold.",
+        ]
+    return found
 
 
 def heading(origin: str, landings: Mapping[str, Landing], labels: Mapping[str, str]) -> list[str]:

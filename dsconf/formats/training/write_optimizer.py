@@ -39,13 +39,15 @@ def write_optimizer(draft: Draft) -> None:
         note = why or f"no argument of Trainer says {optimizer.name}"
         landing = Landing("unsupported", "", note, _action(optimizer))
         draft.landings["optimizer.name"] = landing
-        for argument in ("bias_correction", *optimizer.arguments):
-            draft.landings.setdefault(f"optimizer.{argument}", landing)
+        for argument in ("bias_correction", "spares_norms", "own_kernel", *optimizer.arguments):
+            draft.landings.setdefault(f"optimizer.{argument}", landing._replace(action=None))
         return
     target = draft.put("optim", word, "optimizer.name")
     note = "without weight decay Adam and AdamW are the same" if optimizer.name == "Adam" else ""
     draft.landings["optimizer.name"] = Landing("exact", target, note)
     draft.landings["optimizer.bias_correction"] = Landing("exact", target)
+    kernel = "torch's optimizer rounds differently from DeepSpeed's kernel" if optimizer.own_kernel else ""
+    draft.landings["optimizer.own_kernel"] = Landing("close" if kernel else "exact", target, kernel)
     _decay(draft, optimizer)
     if word in PASSED:
         _passed(draft, optimizer, word)

@@ -79,12 +79,13 @@ def main(job: dict[str, Any]) -> None:
     random = torch.Generator().manual_seed(100 + accelerator.process_index)
     words = torch.randint(0, WORDS, (job["steps"] * steps * 2, LENGTH), generator=random)
     if "DEEPSPEED" in str(accelerator.distributed_type):
-        loader = torch.utils.data.DataLoader(words, batch_size=2)
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(words), batch_size=2)
         model, optimizer, _ = accelerator.prepare(model, optimizer, loader)
     else:
         model, optimizer = accelerator.prepare(model, optimizer)
     losses = []
-    for batch in words.split(2):
+    for start in range(0, len(words), 2):
+        batch = words[start : start + 2]
         with accelerator.accumulate(model):
             logits = model(batch[:, :-1]).float()
             loss = nn.functional.cross_entropy(logits.reshape(-1, WORDS), batch[:, 1:].reshape(-1))

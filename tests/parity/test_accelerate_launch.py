@@ -20,7 +20,14 @@ from .bench import NEEDS_DEEPSPEED
 pytestmark = NEEDS_DEEPSPEED
 
 SCRIPT = Path(__file__).with_name("accelerate_script.py")
-LOOP = {"steps": 8, "accumulation": 2, "each": True, "clip": 0.1, "dummy": False, "loaded": "float32"}
+LOOP: dict[str, Any] = {
+    "steps": 8,
+    "accumulation": 2,
+    "each": True,
+    "clip": 0.1,
+    "dummy": False,
+    "loaded": "float32",
+}
 CLOSE = {"fp32": 2e-6, "bf16": 5e-3}
 """The loss, by precision: what the report of a translation says of "close"."""
 OPTIMIZER = {"type": "AdamW", "params": {"lr": 1e-2, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}}
@@ -89,7 +96,13 @@ class Ground:
         module = "accelerate.commands.accelerate_cli"
         command = [sys.executable, "-m", module, "launch", "--config_file", str(path), str(SCRIPT)]
         ended = subprocess.run(
-            command, env=environment, cwd=path.parent, capture_output=True, text=True, timeout=300, check=False
+            command,
+            env=environment,
+            cwd=path.parent,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
         assert told.exists(), ended.stderr[-3000:]
         found = json.loads(told.read_text(encoding="utf-8"))
@@ -114,9 +127,7 @@ def reference(ground: Ground, stage: int, precision: str) -> Run:
     return ground.launched(ground.place("accelerate.yaml", named))
 
 
-@pytest.mark.parametrize(
-    ("stage", "precision"), [(3, "fp32"), (3, "bf16"), (2, "fp32"), (0, "fp32")]
-)
+@pytest.mark.parametrize(("stage", "precision"), [(3, "fp32"), (3, "bf16"), (2, "fp32"), (0, "fp32")])
 def test_a_deepspeed_config_under_accelerate_fsdp2(ground: Ground, stage: int, precision: str) -> None:
     source = ground.place("ds_config.json", deepspeed(stage, precision))
     path, done = ground.translated(source, "accelerate-fsdp2")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator, state
-from accelerate.utils import DummyOptim, GradientAccumulationPlugin
 from torch import nn
 
+accelerate: Any = importlib.import_module("accelerate")
+state: Any = importlib.import_module("accelerate.state")
 WORDS, WIDTH, BLOCKS, LENGTH = 64, 32, 3, 9
 
 
@@ -28,7 +28,8 @@ class Block(nn.Module):
         self.down = nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        return states + self.down(nn.functional.gelu(self.up(self.norm(states))))
+        inner: torch.Tensor = self.down(nn.functional.gelu(self.up(self.norm(states))))
+        return states + inner
 
 
 class Model(nn.Module):
@@ -42,7 +43,8 @@ class Model(nn.Module):
         states = self.embedding(words)
         for block in self.blocks:
             states = block(states)
-        return self.head(states)
+        logits: torch.Tensor = self.head(states)
+        return logits
 
 
 def on_cpu() -> None:
@@ -62,18 +64,19 @@ def on_cpu() -> None:
     os.environ["ACCELERATE_BYPASS_DEVICE_MAP"] = "true"  # DDP would name a GPU
     if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true":
         # The operator for ranks that share memory takes a minute to compile, and gloo does without.
-        importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
+        backend: Any = importlib.import_module("deepspeed.comm.torch")
+        backend.build_shm_op = lambda: None
 
 
 def main(job: dict[str, Any]) -> None:
     on_cpu()
     steps = job["accumulation"]
-    each = GradientAccumulationPlugin(num_steps=steps, sync_each_batch=job["each"])
-    accelerator = Accelerator(gradient_accumulation_plugin=each)
+    each = accelerate.utils.GradientAccumulationPlugin(num_steps=steps, sync_each_batch=job["each"])
+    accelerator = accelerate.Accelerator(gradient_accumulation_plugin=each)
     torch.manual_seed(0)
     model = Model().to(getattr(torch, job["loaded"]))
     if job["dummy"]:
-        optimizer: Any = DummyOptim(model.parameters())
+        optimizer: Any = accelerate.utils.DummyOptim(model.parameters())
     else:
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1)
     random = torch.Generator().manual_seed(100 + accelerator.process_index)

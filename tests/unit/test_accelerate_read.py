@@ -146,9 +146,9 @@ def test_what_is_not_written_counts_too() -> None:
     reading = fsdp()
     assert reading.plan.wrapping.root_only
     assert reading.plan.checkpoint == Checkpoint(weights="full", loads_on_rank_0=True)
-    assert {"fsdp_config.version", "fsdp_config.auto_wrap_policy", "fsdp_config.sharding_strategy"} == {
-        *reading.in_force
-    }
+    section = {"fsdp_config.version", "fsdp_config.auto_wrap_policy", "fsdp_config.sharding_strategy"}
+    assert {*reading.in_force} == section | {"autocast", "reduce_dtype", "buffer_dtype"}
+    assert reading.fields["buffer_dtype"] == "precision.buffers"
 
 
 def test_the_loop_is_the_scripts() -> None:

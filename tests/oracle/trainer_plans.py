@@ -45,7 +45,9 @@ def expected(plan: Plan, landings: Mapping[str, Landing]) -> dict[str, object]:
         "each": _reduces_each(plan),
     }
     told = {
-        name: DEFAULTS[name] if name in DEFAULTS and (value is None or isinstance(value, Unresolved)) else value
+        name: DEFAULTS[name]
+        if name in DEFAULTS and (value is None or isinstance(value, Unresolved))
+        else value
         for name, value in told.items()
     }
     plugin = expected_plugin(plan)
@@ -84,7 +86,10 @@ def _optimizer(plan: Plan, landings: Mapping[str, Landing]) -> dict[str, object]
     name = "AdamW" if optimizer.name == "Adam" else optimizer.name
     known.pop("decoupled_weight_decay", None)
     known["fused"] = known.get("fused") or None
-    return {"class": name, **{key: value for key, value in known.items() if not isinstance(value, Unresolved)}}
+    return {
+        "class": name,
+        **{key: value for key, value in known.items() if not isinstance(value, Unresolved)},
+    }
 
 
 def found(built: Outcome, told: Mapping[str, object]) -> dict[str, object]:
@@ -106,7 +111,7 @@ def found(built: Outcome, told: Mapping[str, object]) -> dict[str, object]:
     asked = told["optimizer"]
     if isinstance(asked, Mapping):
         group = trainer.optimizer.param_groups[0]
-        values = {name: group.get(name, "absent") for name in asked if name != "class"}
+        values = {name: group.get(name) for name in asked if name != "class"}
         real["optimizer"] = {"class": type(trainer.optimizer).__name__, **values}
     return real
 
@@ -131,7 +136,9 @@ def rates(plan: Plan, built: Outcome) -> tuple[list[float], list[float], float] 
     if isinstance(schedule, TrainerSchedule):
         total = schedule.total_steps if isinstance(schedule.total_steps, int) else _STEPS
     elif isinstance(schedule, Warmup | WarmupCosine):
-        total = schedule.total_steps or int(schedule.warmup_steps) + 5  # type: ignore[arg-type, assignment]
+        if isinstance(schedule.warmup_steps, Unresolved):
+            return None
+        total = schedule.total_steps or schedule.warmup_steps + 5  # type: ignore[assignment]
     else:
         return None
     values = [*dict(schedule).values(), peak]
@@ -202,5 +209,3 @@ def apart(course: tuple[Sequence[float], Sequence[float], float]) -> float:
     """How far two courses are from each other at most, as a part of the peak."""
     one, other, peak = course
     return max(abs(a - b) for a, b in zip(one, other, strict=True)) / peak
-
-

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from dsconf.document.node import UNKNOWN
 from dsconf.formats.outcome import Landing, Outcome
 from dsconf.formats.trainer.file import NEEDS, land_launch, text_of
 from dsconf.formats.training.draft import Draft
@@ -25,6 +26,8 @@ _MATCHED = {
 }
 """Keys that Trainer compares with one argument, and stops where they differ: the argument, and the field of both."""
 _RATE, _PEAK = "optimizer.params.lr", "scheduler.params.warmup_max_lr"
+_ZERO, _STEPS = "zero_optimization", "gradient_accumulation_steps"
+_MICRO, _TOTAL = "train_micro_batch_size_per_gpu", "train_batch_size"
 _GATHER = "stage3_gather_16bit_weights_on_model_save"
 _OVERWRITTEN = (
     f"{_PEAK} sets the rate from the first step on: {_RATE} is the same, since Trainer compares both"
@@ -46,19 +49,40 @@ def write_deepspeed(
     return _Writer(plan, request, settings, landings).run(path)
 
 
+def _known(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy without what a template leaves open: what is left of that changes no training."""
+    return {
+        key: _known(value) if isinstance(value, Mapping) else copy.deepcopy(value)
+        for key, value in settings.items()
+        if value is not UNKNOWN
+    }
+
+
+def _meant(text: str) -> object:
+    """A number, or a word for true or false, which DeepSpeed reads in text, and Trainer does not."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 class _Writer(Draft):
     def __init__(
         self, plan: Plan, request: Request, settings: Mapping[str, Any], landings: Mapping[str, Landing]
     ) -> None:
         super().__init__(plan, request.labels)
         self.request = request
-        self.config: dict[str, Any] = copy.deepcopy(dict(settings))
+        self.source = settings
+        self.config: dict[str, Any] = _known(settings)
         self.landings = dict(landings)
 
     def run(self, path: str | None) -> Writing:
-        before = copy.deepcopy(self.config)
+        before = dict(self.source)
         if path is None:
             self._gathers()
+        self._complete()
         self._own_optimizer()
         self._own_schedule()
         self._one_rate()
@@ -81,9 +105,25 @@ class _Writer(Draft):
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
 
+    def _complete(self) -> None:
+        """What DeepSpeed has by default or derives, and Trainer wants to see; and words for true and false as such."""
+        self.config.setdefault(_ZERO, {"stage": 0})
+        if not {_MICRO, _TOTAL} & self.config.keys():
+            self.config[_MICRO] = "auto" if self.plan.batch.micro is None else self.plan.batch.micro
+        steps = self.plan.batch.accumulation
+        if _STEPS not in self.config and isinstance(steps, int) and steps != 1:
+            self.config[_STEPS] = steps
+        elif _STEPS not in self.config and steps is None:
+            self.config[_STEPS] = "auto"
+        for path in (*_MATCHED, _PEAK, "bf16.enabled", "fp16.enabled"):
+            above, _, name = path.rpartition(".")
+            section = self._at(above) if above else self.config
+            if isinstance(section, dict) and isinstance(section.get(name), str):
+                section[name] = _meant(section[name])
+
     def _gathers(self) -> None:
         """At stage 3 Trainer can save a model only if its weights are gathered."""
-        section = self.config.get("zero_optimization")
+        section = self.config.get(_ZERO)
         if not isinstance(section, dict) or section.get("stage") != 3 or section.get(_GATHER) is True:
             return
         section[_GATHER] = True
@@ -124,8 +164,8 @@ class _Writer(Draft):
     # ---- what Trainer compares -----------------------------------------------------------------------
 
     def _batch(self) -> None:
-        micro, steps = self._at("train_micro_batch_size_per_gpu"), self._at("gradient_accumulation_steps")
-        total, world = self._at("train_batch_size"), self.plan.launch.world_size or self.plan.ranks
+        micro, steps = self._at(_MICRO), self._at(_STEPS)
+        total, world = self._at(_TOTAL), self.plan.launch.world_size or self.plan.ranks
         micro = self.plan.batch.micro if micro in (None, "auto") else micro
         steps = self.plan.batch.accumulation if steps in (None, "auto") else steps
         steps = 1 if steps is None else steps
@@ -133,7 +173,7 @@ class _Writer(Draft):
             fits = world is not None and isinstance(steps, int) and total % (world * steps) == 0
             micro = total // (world * steps) if world and isinstance(steps, int) and fits else None
             if micro is None:
-                micro = Unresolved(key="train_micro_batch_size_per_gpu")
+                micro = Unresolved(key=_MICRO)
         if micro is not None:
             self._said("per_device_train_batch_size", micro, "batch.micro")
         self._said("gradient_accumulation_steps", steps, "batch.accumulation")

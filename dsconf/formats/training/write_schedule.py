@@ -83,6 +83,8 @@ def _warmup(draft: Draft, schedule: Warmup) -> None:
         draft.landings["schedule.max_lr"] = Landing("exact", target)
         if isinstance(peak, Unresolved):
             draft.leave_open("learning_rate", peak, "schedule.max_lr")
+        elif draft.plan.optimizer is None:
+            draft.put("learning_rate", peak, "schedule.max_lr")
     _steps(draft, found, schedule.warmup_steps, schedule.total_steps if decays else None)
 
 

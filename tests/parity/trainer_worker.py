@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 import yaml
 from accelerate.state import AcceleratorState, DistributedType, GradientState, PartialState
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
 LENGTH, WORDS, SAMPLES = 8, 67, 64
 
@@ -63,16 +63,19 @@ def train(values: dict[str, Any]) -> dict[str, Any]:
     """Train with some arguments, on CPUs, where Accelerate would leave FSDP out."""
     before = dict(os.environ)
     with tempfile.TemporaryDirectory() as folder:
-        usual = {"use_cpu": True, "report_to": "none", "save_strategy": "no", "disable_tqdm": True}
+        usual: dict[str, Any] = {
+            "use_cpu": True,
+            "report_to": "none",
+            "save_strategy": "no",
+            "disable_tqdm": True,
+        }
         values.pop("ddp_backend", None)  # that of GPUs
-        own = {**values, **usual, "output_dir": folder, "logging_steps": 1, "max_steps": 4}
+        own: dict[str, Any] = {**values, **usual, "output_dir": folder, "logging_steps": 1, "max_steps": 4}
         arguments = TrainingArguments(**own)
         if arguments.fsdp:
             PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
         recorder = Recorder()
-        trainer = Trainer(
-            model=model(), args=arguments, train_dataset=samples(), callbacks=[recorder]
-        )
+        trainer = Trainer(model=model(), args=arguments, train_dataset=samples(), callbacks=[recorder])
         kind = str(trainer.accelerator.distributed_type).rpartition(".")[2]
         trainer.train()
     # Plugins of Accelerate leave variables to whoever comes next.
@@ -80,7 +83,7 @@ def train(values: dict[str, Any]) -> dict[str, Any]:
     os.environ.update(before)
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
-    transformers.integrations.deepspeed.unset_hf_deepspeed_config()
+    unset_hf_deepspeed_config()
     return {"kind": kind, "steps": recorder.steps, **recorder.built}
 
 

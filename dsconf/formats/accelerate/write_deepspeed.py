@@ -200,7 +200,10 @@ def _land_script(plan: Plan, landings: dict[str, Landing], *, filed: bool) -> No
 
 def _land_open(landings: dict[str, Landing], plan: Plan) -> None:
     """What the source leaves to the script, Accelerate fills from there."""
-    fills = {"batch.micro": "the batch_size of the DataLoader", "batch.accumulation": "gradient_accumulation_steps"}
+    fills = {
+        "batch.micro": "the batch_size of the DataLoader",
+        "batch.accumulation": "gradient_accumulation_steps",
+    }
     for field, what in fills.items():
         if getattr(plan.batch, field.partition(".")[2]) is None:
             note = f"Accelerate fills it from {what} in the script"

@@ -34,7 +34,10 @@ _REFUSED: dict[str, tuple[str, str]] = {
         "use AdamW, or " + _OWN.format("an Adafactor that takes DTensors"),
     ),
     "torch.optim.Rprop": ("torch's Rprop fails on sharded parameters (DTensor)", "use another optimizer"),
-    "torch.optim.LBFGS": ("LBFGS needs a closure, which neither DeepSpeed nor a plain training step gives", "use AdamW"),
+    "torch.optim.LBFGS": (
+        "LBFGS needs a closure, which neither DeepSpeed nor a plain training step gives",
+        "use AdamW",
+    ),
     "torch.optim.SparseAdam": ("it takes sparse gradients only, which sharding does not give", "use AdamW"),
 }
 """What is not translated, by the beginning of the class name: why, and what to do."""

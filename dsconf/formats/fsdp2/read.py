@@ -16,6 +16,7 @@ from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_optimizer import made_optimizers, read_optimizer
 from dsconf.formats.fsdp2.read_parallel import read_parallelism
 from dsconf.formats.fsdp2.read_precision import read_precision
+from dsconf.formats.fsdp2.read_rest import read_rest
 from dsconf.formats.fsdp2.read_run import Run
 from dsconf.formats.fsdp2.read_schedule import read_schedule
 from dsconf.formats.fsdp2.read_sharding import last_only, read_offload, read_sharding
@@ -25,6 +26,10 @@ from dsconf.formats.reading import Reading
 from dsconf.plan import Checkpoint, Plan
 
 _RULE = "unreadable-file"
+_OWN = {"prepare", "evaluate", "save_checkpoint"}
+"""Functions by which a module is known as one that dsconf wrote: its other names are common ones."""
+_FSDP1 = "FullyShardedDataParallel"
+_NOTHING = "no call of torch's fully_shard, replicate or DistributedDataParallel is in it"
 
 
 def read(text: str, path: str) -> Reading:
@@ -46,14 +51,21 @@ def _read(text: str, path: str) -> Reading:
         span = Span(start, start + 1)
         place = f"{error.raw_line}:{error.raw_column + 1}"
         raise Unusable(_RULE, f"it does not parse as Python 3 ({place})", span, text) from None
-    known = recognise(ast.parse(text))
+    names = (*SHARDS, *REPLICATES, _FSDP1)
+    if not any(name in text for name in names):  # a large file takes seconds to follow
+        raise Unusable(_RULE, _NOTHING, None, text)
+    try:
+        known = recognise(ast.parse(text))
+    except (SyntaxError, ValueError, MemoryError) as error:
+        place = f"{getattr(error, 'lineno', None) or 1}:{getattr(error, 'offset', None) or 1}"
+        raise Unusable(_RULE, f"it does not parse as Python 3 ({place})", None, text) from None
     notes = Notes(Run(wrapper.module, frozenset(known.functions)), wrapper)
     if "parallelize" not in known.functions and not any(notes.of_torch(*SHARDS, *REPLICATES)):
         raise Unusable(_RULE, _nothing(notes), None, text)
     plan = _script(notes)
     if known.functions:
         plan = read_emitted(Emitted(notes, known), plan)
-        for name in known.edited:
+        for name in known.edited if _OWN & {*known.functions} else ():
             note = f"dsconf writes {name} otherwise: it is read as any other code"
             notes.say(name, f"def {name}", "exact", note)
     return Reading(
@@ -69,10 +81,10 @@ def _read(text: str, path: str) -> Reading:
 
 
 def _nothing(notes: Notes) -> str:
-    for event in notes.of_torch("FullyShardedDataParallel"):
+    for event in notes.of_torch(_FSDP1):
         place = notes.place(event.made.node)
         return f"{place}: FullyShardedDataParallel is FSDP1, whose code is not read: only fully_shard is"
-    return "no call of torch's fully_shard, replicate or DistributedDataParallel is in it"
+    return _NOTHING
 
 
 # ---- code that somebody wrote ---------------------------------------------------------------------------
@@ -85,30 +97,30 @@ def _script(notes: Notes) -> Plan:
     found = units(notes)
     optimizers = made_optimizers(notes)
     steps = optimizer_steps(notes, optimizers)
-    plan = Plan(
-        batch=read_batch(notes, steps),
-        optimizer=read_optimizer(notes, optimizers),
-        schedule=read_schedule(notes, steps),
-        clipping=read_clipping(notes, steps),
-        checkpoint=_checkpoint(notes),
-        recompute=_recompute(notes),
-    )
-    _others(notes)
-    return _sharded(notes, found, plan) if found else plan
-
-
-def _sharded(notes: Notes, found: list[Unit], plan: Plan) -> Plan:
-    sharding, ranks = read_sharding(notes, found)
-    parallelism = read_parallelism(notes)
+    plan, ranks = _sharded(notes, found) if found else (Plan(), None)
     update = {
-        "batch": sized(plan.batch, ranks, parallelism.tensor),
-        "precision": read_precision(notes, found, sharding, last_only(notes)),
-        "sharding": sharding,
-        "offload": read_offload(notes, found),
-        "wrapping": read_wrapping(notes, found),
-        "parallelism": parallelism,
+        "batch": sized(read_batch(notes, steps), ranks, plan.parallelism.tensor),
+        "optimizer": read_optimizer(notes, optimizers),
+        "schedule": read_schedule(notes, steps),
+        "clipping": read_clipping(notes, steps),
+        "checkpoint": _checkpoint(notes),
+        "recompute": _recompute(notes),
     }
+    read_rest(notes, found)
     return plan.model_copy(update=update)
+
+
+def _sharded(notes: Notes, found: list[Unit]) -> tuple[Plan, int | None]:
+    """What the calls that shard a model say, and the number of ranks where a mesh has it."""
+    wrapping = read_wrapping(notes, found)
+    sharding, ranks = read_sharding(notes, found)
+    return Plan(
+        precision=read_precision(notes, found, sharding, last_only(notes)),
+        sharding=sharding,
+        offload=read_offload(notes, found),
+        wrapping=wrapping,
+        parallelism=read_parallelism(notes),
+    ), ranks
 
 
 def _recompute(notes: Notes) -> bool | None:
@@ -127,13 +139,3 @@ def _checkpoint(notes: Notes) -> Checkpoint:
             notes.take(key, "checkpoint.weights", "sharded")
             return Checkpoint(weights="sharded")
     return Checkpoint()
-
-
-def _others(notes: Notes) -> None:
-    """What stays in the script."""
-    for event in notes.of_torch("compile"):
-        note = "it stays in the script, and changes no number but by rounding"
-        notes.say("torch.compile", True, "exact", note, node=event.made.node)
-    for event in notes.of_torch("init_process_group"):
-        backend = event.made.argument("backend", 0)
-        notes.say("init_process_group", backend or "", "no-effect", "the launcher and the script do it")

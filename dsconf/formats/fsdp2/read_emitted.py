@@ -9,6 +9,7 @@ import libcst as cst
 from dsconf.formats.fsdp2.read_dtypes import dtype_of
 from dsconf.formats.fsdp2.read_known import Known
 from dsconf.formats.fsdp2.read_notes import Notes
+from dsconf.formats.fsdp2.read_sharding import last_only
 from dsconf.formats.fsdp2.read_styles import read_styles
 from dsconf.formats.fsdp2.read_values import UNKNOWN, Table, Value, plain
 from dsconf.plan import (
@@ -129,21 +130,30 @@ class Emitted:
 def read_emitted(emitted: Emitted, plan: Plan) -> Plan:
     """The Plan with what the known functions say; the rest of it was read from the other ones."""
     update: dict[str, Any] = {}
+    sharding, precision = plan.sharding, plan.precision
     if emitted.has("parallelize"):
-        update["sharding"] = _sharding(emitted)
+        sharding = _sharding(emitted, plan)
         update["offload"] = _offload(emitted)
         update["wrapping"] = _wrapping(emitted)
         update["parallelism"] = _parallelism(emitted)
-        update["precision"] = _precision(emitted, plan)
-        update["recompute"] = _flag(emitted, "RECOMPUTED", "checkpoint_wrapper", "recompute") or None
+        precision = _precision(emitted, sharding, plan)
+        update["recompute"] = (
+            _flag(emitted, "RECOMPUTED", "checkpoint_wrapper", "recompute") or plan.recompute
+        )
+    elif emitted.on("REDUCED_LAST") and sharding.partition == "gradients":
+        sharding = sharding.model_copy(update={"partition": "optimizer"})
+        precision = precision.model_copy(update={"accumulate": precision.reduce})
+    if emitted.has("finish"):
+        precision = _finished(emitted, precision)
+    if emitted.has("train_step"):
+        update["clipping"] = _clipping(emitted)
+        precision = precision.model_copy(update={"scaling": _scaling(emitted)})
     if emitted.has("build_optimizer"):
         update["optimizer"] = _optimizer(emitted)
     if emitted.has("build_scheduler"):
         update["schedule"] = _schedule(emitted)
     update["batch"] = _batch(emitted, plan, update.get("parallelism", plan.parallelism).tensor)
-    if emitted.has("train_step"):
-        update["clipping"] = _clipping(emitted)
-    return plan.model_copy(update=update)
+    return plan.model_copy(update={**update, "sharding": sharding, "precision": precision})
 
 
 def _clipping(emitted: Emitted) -> Clipping:
@@ -172,12 +182,13 @@ def _batch(emitted: Emitted, plan: Plan, tensor: int) -> Batch:
     return Batch.model_validate(found)
 
 
-def _sharding(emitted: Emitted) -> Sharding:
+def _sharding(emitted: Emitted, plan: Plan) -> Sharding:
     reshard = emitted.get("RESHARD_AFTER_FORWARD", "sharding.partition")
     if not isinstance(reshard, bool) and isinstance(reshard, int):
         emitted.notes.fields["RESHARD_AFTER_FORWARD"] = "sharding.reshard_after_forward"
     partition = "parameters" if reshard else "gradients"
-    if not reshard and emitted.on("REDUCED_LAST"):
+    last = emitted.on("REDUCED_LAST") if emitted.has("train_step") else last_only(emitted.notes)
+    if not reshard and last:
         partition = "optimizer"
         emitted.notes.take("set_requires_gradient_sync", "sharding.partition", "on the last micro batch only")
     if emitted.on("REPLICATED"):
@@ -217,12 +228,19 @@ def _wrapping(emitted: Emitted) -> Wrapping:
     return Wrapping(
         block_classes=tuple(map(str, classes)) if isinstance(classes, tuple) else (),
         min_params=least if isinstance(least, int) else None,
-        separate_ends=_flag(emitted, "SEPARATE_ENDS", "find_units", "wrapping.separate_ends"),
+        separate_ends=_separate_ends(emitted),
         root_only=_flag(emitted, "ROOT_ONLY", "fully_shard(model)", "wrapping.root_only"),
         unused_parameters=_flag(
             emitted, "UNUSED_PARAMETERS", "set_reduce_scatter_unused_params", "wrapping.unused_parameters"
         ),
     )
+
+
+def _separate_ends(emitted: Emitted) -> bool:
+    if emitted.on("SEPARATE_ENDS"):
+        note = "embeddings and heads are units of their own; no number changes where they are not"
+        emitted.notes.say("find_units", True, "exact", note)
+    return emitted.on("SEPARATE_ENDS")
 
 
 def _parallelism(emitted: Emitted) -> Parallelism:
@@ -232,61 +250,58 @@ def _parallelism(emitted: Emitted) -> Parallelism:
     styles: dict[str, dict[str, str]] = {}
     for name, constant in (("block_styles", "BLOCK_STYLES"), ("root_styles", "ROOT_STYLES")):
         table = emitted.value(constant)
-        styles[name] = (
-            read_styles(emitted.notes, constant, table, f"parallelism.{name}")
-            if isinstance(table, Table)
-            else {}
-        )
+        styles[name] = read_styles(emitted.notes, constant, table) if isinstance(table, Table) else {}
     return Parallelism(tensor=size if isinstance(size, int) else 1, **styles)
 
 
 # ---- dtypes -----------------------------------------------------------------------------------------------
 
 
-def _precision(emitted: Emitted, plan: Plan) -> Precision:
+def _precision(emitted: Emitted, sharding: Sharding, plan: Plan) -> Precision:
     mixed = emitted.on("MIXED_PRECISION")
     compute = emitted.dtype("PARAM_DTYPE", "precision.compute") if mixed else "fp32"
     reduce = emitted.dtype("REDUCE_DTYPE", "precision.reduce")
-    if isinstance(compute, Unresolved) and reduce not in ("fp32", "bf16", "fp16"):
+    if isinstance(reduce, Unresolved) or reduce == compute:
         reduce = None
-    masters = "fp32" if emitted.on("WIDE_MASTERS") or not mixed else compute
-    if masters != "fp32":
+    masters: Any = "fp32"
+    if mixed and not emitted.on("WIDE_MASTERS"):
+        masters = compute if isinstance(compute, str) else "bf16"
         emitted.notes.take("parameters", "precision.masters", f"in {masters}, as they are computed with")
-    whole = (
-        emitted.on("REDUCED_LAST")
-        if emitted.has("train_step")
-        else plan.sharding.partition
-        in (
-            "nothing",
-            "optimizer",
-        )
-    )
-    accumulate = (reduce or compute) if whole else masters
+    whole = sharding.partition in ("nothing", "optimizer")
+    accumulate = reduce if whole else masters
     found: dict[str, Any] = {
         "compute": compute,
-        "reduce": None if reduce == compute else reduce,
-        "accumulate": None if accumulate == compute or isinstance(accumulate, Unresolved) else accumulate,
+        "reduce": reduce,
+        "accumulate": None if accumulate == compute else accumulate,
         "masters": masters,
-        "scaling": _scaling(emitted),
+        "autocast": plan.precision.autocast,
+        "scaling": plan.precision.scaling,
     }
-    if mixed and masters == "fp32":
-        found["rounded_masters"] = emitted.on("ROUNDED_MASTERS")
     if mixed:
         casts = "all" if emitted.on("UNITS_CAST") else "model" if emitted.on("ROOT_CASTS") else "none"
         emitted.notes.take(
             "MixedPrecisionPolicy.cast_forward_inputs", "precision.units_cast", casts != "none"
         )
         found["units_cast"] = casts
+    if mixed and masters == "fp32":
+        found["rounded_masters"] = emitted.on("ROUNDED_MASTERS")
+    return Precision.model_validate(found)
+
+
+def _finished(emitted: Emitted, precision: Precision) -> Precision:
+    """The dtypes with what the function `finish` casts."""
+    update: dict[str, Any] = {}
     if emitted.on("AUTOCAST"):
-        found["autocast"] = emitted.dtype("AUTOCAST_DTYPE", "precision.autocast")
-    found["casts_inputs"] = _flag(emitted, "INPUTS_CAST", "cast_inputs", "precision.casts_inputs")
+        update["autocast"] = emitted.dtype("AUTOCAST_DTYPE", "precision.autocast")
+    if emitted.on("INPUTS_CAST"):
+        update["casts_inputs"] = _flag(emitted, "INPUTS_CAST", "cast_inputs", "precision.casts_inputs")
     if emitted.on("BUFFERS_CAST") or emitted.on("BUFFERS_KEPT"):
-        found["buffers"] = emitted.dtype("BUFFER_DTYPE", "precision.buffers")
+        update["buffers"] = emitted.dtype("BUFFER_DTYPE", "precision.buffers")
     if emitted.on("BUFFERS_KEPT"):
         pattern = emitted.get("FP32_BUFFERS", "precision.fp32_buffers")
         if isinstance(pattern, str):
-            found["fp32_buffers"] = tuple(part.replace(".*", "*") for part in pattern.split("|"))
-    return Precision.model_validate(found)
+            update["fp32_buffers"] = tuple(part.replace(".*", "*") for part in pattern.split("|"))
+    return precision.model_copy(update=update)
 
 
 def _scaling(emitted: Emitted) -> LossScaling | None:

@@ -31,7 +31,7 @@ from dsconf.formats.fsdp2.read_values import (
 
 _DEEPEST = 14
 """Calls of functions of the file inside of each other; a deeper one is not followed."""
-_MOST = 150_000
+_MOST = 60_000
 """Expressions that are looked at; what comes after them is not known."""
 
 
@@ -135,6 +135,7 @@ class Expressions(Scopes):
             case cst.ListComp() | cst.GeneratorExp() | cst.SetComp():
                 return self._comprehension(node)
             case cst.Lambda():
+                self._kept.add(self._frame.scope)
                 return Function(node, self._frame.scope)
             case cst.NamedExpr(target=target, value=inner):
                 found = self.value(inner)
@@ -251,7 +252,7 @@ class Expressions(Scopes):
             part = part.inner_for_in
         found = self.value(node.elt)
         self._conditions, self._loops = outer, loops
-        self._frames.pop()
+        self._leave(scope)
         if isinstance(found, Item):
             return Seq((Item(found.of, (*found.tests, *tests)),))
         return Seq((Spread(Seq((found,))),)) if not isinstance(found, Spread) else Seq((found,))
@@ -387,6 +388,7 @@ class Expressions(Scopes):
     ) -> Value:
         made = Made(of, tuple(args), keywords, node, more)
         instance = Instance(of, self._scope(of.scope), made)
+        self._kept.add(instance.scope)
         self._instances[of.node] = instance
         start = self._member(of, "__init__")
         if isinstance(start, Function):
@@ -418,7 +420,7 @@ class Expressions(Scopes):
             frame.returned.append(self.value(function.node.body))
         elif not self._suite(function.node.body):
             frame.returned.append(Known(None))
-        self._frames.pop()
+        self._leave(scope)
         found = frame.returned or [Known(None)]
         result = found[-1]
         for other in found[-2::-1]:

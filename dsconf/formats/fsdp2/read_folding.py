@@ -11,6 +11,7 @@ import libcst as cst
 from dsconf.formats.fsdp2.read_values import (
     ABSENT,
     UNKNOWN,
+    Attr,
     Choice,
     Class,
     Function,
@@ -29,6 +30,8 @@ from dsconf.formats.fsdp2.read_values import (
 )
 
 _LARGEST = 1 << 80
+_MOST_CHOICES = 6
+"""What more values than these can be is not followed."""
 _BINARY: Mapping[type[cst.CSTNode], tuple[str, Callable[[Any, Any], Any]]] = {
     cst.Add: ("+", operator.add),
     cst.Subtract: ("-", operator.sub),
@@ -156,7 +159,13 @@ def merged(test: Value, yes: Value, no: Value) -> Value:
         longer, shorter = (yes, no) if len(yes.items) >= len(no.items) else (no, yes)
         if all(a is b for a, b in zip(longer.items, shorter.items, strict=False)):
             return longer
+    if _size(yes) + _size(no) > _MOST_CHOICES:
+        return Opaque("one of many values")
     return Choice(test, yes, no)
+
+
+def _size(value: Value) -> int:
+    return _size(value.yes) + _size(value.no) if isinstance(value, Choice) else 1
 
 
 def item_of(value: Value) -> Value | None:
@@ -195,8 +204,6 @@ def unpacked(value: Value, count: int) -> list[Value]:
 
 def _pair(of: Value) -> Value | None:
     """What the second one of each pair is an item of."""
-    from dsconf.formats.fsdp2.read_values import Attr
-
     match of:
         case Made(function=Ref(name="enumerate"), args=(first, *_)):
             return item_of(first)

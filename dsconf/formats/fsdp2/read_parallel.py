@@ -39,15 +39,15 @@ def read_parallelism(notes: Notes) -> Parallelism:
         target, plan = made.argument("module", 0), made.argument("parallelize_plan", 2)
         in_block = target is not None and "[]" in path_of(target)
         if in_block:
-            blocks |= _styles(notes, made, plan, "parallelism.block_styles")
+            blocks |= _styles(notes, made, plan)
         else:
-            root |= _styles(notes, made, plan, "parallelism.root_styles")
+            root |= _styles(notes, made, plan)
     return Parallelism(tensor=size, block_styles=blocks, root_styles=root)
 
 
-def _styles(notes: Notes, made: Made, plan: Value | None, field: str) -> dict[str, str]:
+def _styles(notes: Notes, made: Made, plan: Value | None) -> dict[str, str]:
     if isinstance(plan, Table) and plan.open is None:
-        return read_styles(notes, _KEY, plan, field)
+        return read_styles(notes, _KEY, plan)
     note = "the plan of the layers is known in a run only"
     notes.say(f"{_KEY}.parallelize_plan", notes.text(plan), "needs-value", note, node=made.node)
     return {}

@@ -71,8 +71,6 @@ def _policy(notes: Notes, units: Sequence[Unit]) -> tuple[Any, Dtype | None, boo
     value, made = setting(units, "mp_policy", notes)
     key = "fully_shard.mp_policy"
     policies = [each for each in choices(value) if plain(each) is not None]
-    if value is None and made is not None and made.open is not None:
-        policies = [made.open]
     if not policies:
         return None, None, False
     first = policies[0]

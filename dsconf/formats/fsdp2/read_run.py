@@ -72,6 +72,7 @@ class Run(Expressions):
         instance = self._instances.get(of.node)
         if instance is None:
             instance = self._instances[of.node] = Instance(of, self._scope(of.scope))
+            self._kept.add(instance.scope)
         self._functions(of.node.body.body, {**named, "__init__": 0}, instance)
         self._functions(of.node.body.body, {}, instance)
 
@@ -159,6 +160,7 @@ class Run(Expressions):
                     ended = self._suite(node.finalbody.body) or ended
                 return ended
             case cst.FunctionDef(name=name):
+                self._kept.add(self._frame.scope)
                 made: Value = Function(node, self._frame.scope)
                 if any(self._is_property(each) for each in node.decorators):
                     made = Opaque(name.value, node)
@@ -178,6 +180,7 @@ class Run(Expressions):
 
     def _class(self, node: cst.ClassDef) -> None:
         scope = self._scope(self._frame.scope)
+        self._kept |= {scope, self._frame.scope}
         bases = tuple(self.value(base.value) for base in node.bases)
         self._frames.append(Frame(node, scope, [], set()))
         self._suite(node.body)

@@ -118,6 +118,8 @@ def _of_torch(notes: Notes, made: Made, name: str) -> Schedule:
 def _by_name(notes: Notes, made: Made) -> Schedule | None:
     kind = made.argument("name", 0)
     name = plain(kind)
+    if isinstance(kind, Ref) and ".SchedulerType." in kind.name:
+        name = kind.name.rpartition(".")[2].lower()
     if not isinstance(name, str):
         note = f"get_scheduler({notes.text(kind)}): which one is known in a run only"
         notes.say("get_scheduler", made, "needs-value", note, node=made.node)

@@ -68,12 +68,18 @@ class Scopes:
         self._heap: Heap = {}
         self._parents: list[int | None] = [None]
         self._frames = [Frame(module, 0, [], set())]
+        self._kept: set[int] = {0}
         self._conditions: tuple[Condition, ...] = ()
         self._contexts: tuple[Value, ...] = ()
         self._loops: tuple[Value, ...] = ()
 
     def value(self, node: cst.BaseExpression) -> Value:
         """What an expression stands for."""
+        raise NotImplementedError
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the file was too long to be followed to its end."""
         raise NotImplementedError
 
     def constant(self, name: str) -> Value | None:
@@ -95,6 +101,12 @@ class Scopes:
     def _scope(self, parent: int | None) -> int:
         self._parents.append(parent)
         return len(self._parents) - 1
+
+    def _leave(self, scope: int) -> None:
+        """Forget the names of a call that has ended, unless a function that it made may use them."""
+        self._frames.pop()
+        if scope not in self._kept:
+            self._heap = {key: value for key, value in self._heap.items() if key[0] != scope}
 
     def _key(self, name: str) -> tuple[int, str]:
         if name in self._frame.globals:

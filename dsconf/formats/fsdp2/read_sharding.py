@@ -98,8 +98,6 @@ def _reshard(notes: Notes, units: Sequence[Unit]) -> bool | int:
     value, made = setting(units, "reshard_after_forward", notes)
     only_root = all(unit.kind == "root" for unit in units)
     found = plain(value) if value is not None else None
-    if made is not None and made.open is not None and value is None:
-        found = UNKNOWN
     if isinstance(found, int) and not isinstance(found, bool):
         notes.take(_RESHARD, "sharding.reshard_after_forward", found)
         return found if found > 1 else bool(found)
@@ -114,11 +112,10 @@ def _reshard(notes: Notes, units: Sequence[Unit]) -> bool | int:
         else:
             notes.take(_RESHARD, "sharding.partition", None)
         return default
-    seen = value if value is not None else made.open if made is not None else None
-    note = f"`{notes.text(seen)}` is known in a run only: True is assumed, as in ZeRO-3"
+    note = f"`{notes.text(value)}` is known in a run only: True is assumed, as in ZeRO-3"
     node = made.node if made is not None else None
     action = "write True, False, or a number of ranks"
-    notes.say(_RESHARD, notes.text(seen), "needs-value", note, node=node, action=action)
+    notes.say(_RESHARD, notes.text(value), "needs-value", note, node=node, action=action)
     return True
 
 

@@ -8,7 +8,7 @@ from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_values import Attr, Made, Table, Value, called, plain, torch_name
 
 
-def read_styles(notes: Notes, key: str, plan: Table, field: str) -> dict[str, str]:
+def read_styles(notes: Notes, key: str, plan: Table) -> dict[str, str]:
     """The styles of a plan by path; says which ones are not translated."""
     found = {}
     for path, style in plan.items.items():
@@ -18,7 +18,7 @@ def read_styles(notes: Notes, key: str, plan: Table, field: str) -> dict[str, st
             note = f"`{notes.text(style)}` is none of the styles that are translated"
             notes.say(f"{key}.{path}", style, "unsupported", note, node=node)
         else:
-            notes.take(f"{key}.{path}", field, notes.text(style))
+            notes.take(f"{key}.{path}", "parallelism.tensor", notes.text(style))
             found[str(path)] = name
     return found
 

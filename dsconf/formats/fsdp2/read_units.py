@@ -119,12 +119,15 @@ def path_of(value: Value) -> Path:
 
 
 def setting(units: Sequence[Unit], name: str, notes: Notes) -> tuple[Value | None, Made | None]:
-    """An argument of the calls for blocks, or of the only ones; says so where they differ."""
+    """An argument of the calls for blocks, or of the only ones; says so where they differ.
+
+    Where arguments are unpacked that are not known, it may be among them: then it is what they come from.
+    """
     of_blocks = [unit for unit in units if unit.kind == "block"] or [
         unit for unit in units if unit.kind == "root"
     ]
     chosen = of_blocks or list(units)
-    values = [(unit.made.argument(name), unit) for unit in chosen]
+    values = [(unit.made.argument(name) or unit.made.open, unit) for unit in chosen]
     first, unit = values[0]
     for other, another in values[1:]:
         if not _same(first, other):
@@ -182,7 +185,8 @@ def read_wrapping(notes: Notes, found: list[Unit]) -> Wrapping:
         notes.say(key, _target(first), "exact", note, node=first.node)
     ends = [unit for unit in found if unit.kind == "end"]
     for unit in ends[:1]:
-        notes.take("fully_shard.module (ends)", "wrapping.separate_ends", _target(unit.made))
+        note = "modules beside the blocks are units of their own; no number changes where they are not"
+        notes.say("fully_shard.module (ends)", _target(unit.made), "exact", note, node=unit.made.node)
     for unit in [unit for unit in found if unit.kind == "part"][:1]:
         note = "parts of blocks are units of their own; no number changes where whole blocks are"
         notes.say("fully_shard.module (parts)", _target(unit.made), "close", note, node=unit.made.node)

@@ -140,12 +140,8 @@ class _Reader(Notes):
         if not deepspeed and self.arguments.has("fsdp"):
             self.arguments.place("fsdp", "sharding.partition")
         told = {item.key for item in self.arguments.items}
-        for item in self.config.written:
-            if (
-                item.path.startswith(f"{SECTION}.")
-                and item.entry.node.kind != "object"
-                and item.path not in told
-            ):
+        for item in self.in_section:
+            if item.path not in told:
                 self.item(item.path, "no-effect", _UNREAD)
         if isinstance(self.arguments.raw(SECTION), str):
             self.arguments.idle(_UNREAD, SECTION)

@@ -86,6 +86,9 @@ def finished(done: Translation, folder: Path) -> dict[str, Any]:
     arguments.hf_deepspeed_config.trainer_config_finalize(arguments, model, steps)
     arguments.deepspeed_plugin.set_mixed_precision(arguments.mixed_precision)
     found: dict[str, Any] = copy.deepcopy(arguments.deepspeed_plugin.deepspeed_config)
+    for item in done.report.items:
+        if item.outcome == "rejected-by-source":
+            found.pop(item.key, None)
     taken = judge.read(found, world.ranks)
     if isinstance(taken, Exception):
         raise taken

@@ -240,3 +240,36 @@ def test_files_for_fsdp1_become_ones_for_fsdp2_in_place(run: Launched) -> None:
         if told := differences(reading.plan, run(Writing(edited.text, {}), reading.plan)):
             wrong[name] = told
     assert wrong == {}
+
+
+def normal(settings: dict[str, Any]) -> dict[str, Any]:
+    """A config that a plugin builds of flat keys, without what it adds whatever they say."""
+    kept = {key: value for key, value in settings.items() if key not in (*FILLED[:2], "steps_per_print")}
+    if kept.get("gradient_clipping") == "auto":
+        kept["gradient_clipping"] = 1.0
+    zero = dict(kept["zero_optimization"])
+    for name in ("offload_optimizer", "offload_param"):
+        zero[name] = {key: value for key, value in zero[name].items() if value is not None}
+    zero.pop("leaf_module", None)  # the plugin does that to the model
+    kept["zero_optimization"] = zero
+    return {key: value for key, value in kept.items() if value != {"enabled": False}}
+
+
+@needs_corpus
+def test_flat_keys_mean_what_the_plugin_makes_of_them(run: Launched) -> None:
+    wrong, told = {}, 0
+    for path in yaml_files():
+        text = text_of(path)
+        flat = settings_of(accelerate_config(text))
+        if flat is None or is_refused(path.name, text):
+            continue
+        reading = accelerate_reading(text)
+        outcome = run(Writing(text, {}), reading.plan)
+        if outcome.fails == "launch":  # it says no number of processes
+            continue
+        told += 1
+        real = repr(outcome.error) if outcome.fails else normal(outcome.deepspeed.deepspeed_config)
+        if real != normal(flat.settings):
+            wrong[path.name] = (normal(flat.settings), real)
+    assert wrong == {}
+    assert told > LEAST / 2

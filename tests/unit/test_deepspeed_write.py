@@ -89,7 +89,7 @@ def test_a_script_of_fsdp2_as_zero3() -> None:
     }
 
 
-@pytest.mark.parametrize("field", ["precision.rounded_masters", "precision.units_cast"])
+@pytest.mark.parametrize("field", ["precision.compute", "precision.rounded_masters", "precision.units_cast"])
 def test_what_deepspeed_does_otherwise_in_bf16_is_approximate(field: str) -> None:
     assert landing(PYTORCH, field).outcome == "approximate"
     assert landing(PYTORCH, field).note

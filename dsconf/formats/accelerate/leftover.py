@@ -7,6 +7,7 @@ from dsconf.formats.accelerate.arguments import overwritten
 from dsconf.formats.accelerate.live import SECTIONS
 from dsconf.formats.accelerate.notes import SIZES, Notes
 from dsconf.formats.fsdp_section import Fate
+from dsconf.formats.outcome import Item
 
 _MACHINE = Fate("no-effect", "it says how processes find each other, not what they train")
 _TPU = Fate("no-effect", "it is for TPUs")
@@ -60,6 +61,7 @@ _LAYOUT = {
 
 def leave_out(notes: Notes) -> None:
     """Say what becomes of each written key of which nothing is said yet."""
+    _overwriting(notes)
     _sections(notes)
     _layout(notes)
     _compiling(notes)
@@ -70,6 +72,21 @@ def leave_out(notes: Notes) -> None:
     for path, fate in FATES.items():
         _whole(notes, path, fate)
     _unknown(notes)
+
+
+def _overwriting(notes: Notes) -> None:
+    """Keys of sections that the launcher takes for its own arguments, whether the section counts or not."""
+    whole = notes.config.document.root.plain()
+    sections = whole.items() if isinstance(whole, dict) else ()
+    for section, content in sections:
+        for name, value in content.items() if isinstance(content, dict) else ():
+            argument, path = overwritten(section, name), f"{section}.{name}"
+            if value is None or argument is None or _declared(notes, path) or path in notes.done:
+                continue
+            note = f"it takes the place of the launcher's {argument}, although it stands in {section}"
+            notes.items.append(
+                Item(path, value, "unsupported", note=note, action=f"write {argument} at the top level")
+            )
 
 
 def _sections(notes: Notes) -> None:
@@ -127,12 +144,7 @@ def _unknown(notes: Notes) -> None:
         path, node = written.path, written.entry.node
         if path in notes.done or (node.kind == "object" and node.entries):
             continue
-        section, _, name = path.rpartition(".")
-        argument = overwritten(section, name) if section else None
-        if argument is not None:
-            note = f"it takes the place of the launcher's {argument}, although it stands in {section}"
-            notes.item(path, "unsupported", note, "write it at the top level")
-        elif node.kind == "object":
+        if node.kind == "object":
             notes.item(path, "no-effect", "it is empty")
         elif _declared(notes, path):
             notes.item(path, "no-effect", "nothing here reads it")

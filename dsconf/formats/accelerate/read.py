@@ -205,17 +205,28 @@ class _Reader(Notes):
             taken = "bf16"
         elif word in ("bf16", "fp16"):
             taken = word
-        for name in (
-            "scaling",
-            "reduce",
-            "accumulate",
-            "autocast",
-            "buffers",
-            "casts_inputs",
-            "rounded_masters",
-        ):
+        found = precision(taken, kind)
+        if self.distributed != "DEEPSPEED":
+            self._parts(found, path, word)
+        return found
+
+    def _parts(self, found: Precision, path: str, word: object) -> None:
+        """What mixed_precision brings with it, beside what its own key goes to."""
+        scale = found.scaling.scale if found.scaling is not None else None
+        parts = {
+            "autocast": ("autocast", found.autocast),
+            "reduce_dtype": ("reduce", found.reduce),
+            "buffer_dtype": ("buffers", found.buffers),
+            "GradScaler": ("scaling", scale),
+        }
+        for name in ("accumulate", "casts_inputs", "rounded_masters"):
             self.labels[f"precision.{name}"] = f"{path}: {word}"
-        return precision(taken, kind)
+        for key, (name, value) in parts.items():
+            field = f"precision.{name}"
+            self.labels[field] = f"{path}: {word}"
+            if value is not None and self.fields.get(path) != field:
+                self.fields[key] = field
+                self.in_force[key] = Default(value, f"Accelerate's, with {path}: {word}")
 
     def _launch(self) -> Launch:
         world, machines = self.whole("processes"), self.whole("machines")

@@ -40,6 +40,10 @@ def write_units(draft: Draft) -> None:
         draft.constants["BLOCK_CLASSES"] = Constant(repr(wrapping.block_classes), label)
         target = f"modules of class {', '.join(wrapping.block_classes)}, then the root"
         draft.landings["wrapping.block_classes"] = Landing("exact", target)
+    elif not sized and not root:
+        note = "the elements of the model's outermost nn.ModuleLists, as a rule the blocks that the model itself names"
+        action = "say their classes with --blocks, or the model with --model"
+        draft.landings["wrapping.block_classes"] = Landing("exact", "find_blocks()", note, action)
     if sized:
         label = draft.labels["wrapping.min_params"]
         draft.constants["MIN_PARAMS"] = Constant(repr(wrapping.min_params), label)

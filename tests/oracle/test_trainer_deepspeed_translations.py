@@ -117,7 +117,8 @@ def _elsewhere(plan: Plan) -> tuple[str, ...]:
     """Fields that depend on what the source leaves open, or that the schedule overwrites from the first step on."""
     depends = ("precision.",) if isinstance(plan.precision.compute, Unresolved) else ()
     sets = isinstance(plan.schedule, Warmup) and plan.schedule.max_lr is not None
-    return (*depends, "optimizer.lr") if sets else depends
+    # Trainer can save a model only if its weights are gathered.
+    return (*depends, "checkpoint.weights", *(("optimizer.lr",) if sets else ()))
 
 
 def _is_open(value: object) -> bool:

@@ -12,7 +12,7 @@ from translated import complaints
 
 from dsconf.config.context import Context
 from dsconf.config.effective import Config
-from dsconf.document.source import read_text
+from dsconf.document.source import Unusable, read_text
 from dsconf.lint.engine import opener
 from dsconf.lint.pieces import Skipped
 from dsconf.plan import Plan, Unresolved, Warmup
@@ -91,7 +91,8 @@ def lost(before: Plan, after: Plan) -> list[str]:
         for each in differences(before, after)
         if each.one is not None
         and not (isinstance(each.one, dict) and each.one.keys() == {"key"})
-        and each.field != overwritten
+        # Trainer can save a model only if its weights are gathered.
+        and each.field not in (overwritten, "checkpoint.weights")
         and not (open_ and each.field.startswith("precision."))
     ]
 
@@ -138,9 +139,10 @@ def test_every_key_of_every_public_config_is_accounted_for(target: str) -> None:
     known = 0
     for path in paths:
         try:
+            opener(ANY).pieces(str(path), read_text(str(path)), recognise=True)
             done = translate(str(path), target, ANY, {}, ())
             written = read(config_of(path, ANY)).reading.written
-        except (Refused, Skipped):
+        except (Refused, Skipped, Unusable):
             continue
         known += 1
         said = {item.key for item in done.report.items}
@@ -148,7 +150,10 @@ def test_every_key_of_every_public_config_is_accounted_for(target: str) -> None:
         missing = [key for key in written if key not in above and not _within(key, said)]
         if missing:
             silent[path.name] = missing
-        if done.report.supported and (found := complaints("arguments.yaml", done.text)):
+        # A DeepSpeed config stays as it is, and keeps what is to be said of it.
+        own = {each[:5] for each in complaints(str(path), read_text(str(path)))}
+        found = [each for each in complaints("arguments.yaml", done.text) if each[:5] not in own]
+        if done.report.supported and found:
             dirty[path.name] = found
     assert known > 250
     assert silent == {}

@@ -70,7 +70,9 @@ def _of_accelerate(config: Config) -> Told:
         return Told(accelerate.join_file(config, inner), _held(config, beside, _keys(inner)))
     document = scan(config.document.path, json.dumps(flat.settings), reader="json")
     inner = _read_deepspeed(config_of(document, config.context._replace(consumer="accelerate")))
-    return Told(accelerate.join(config, flat, inner), Held(flat.settings, frozenset(flat.sources.values())))
+    return Told(
+        accelerate.join(config, flat, inner), Held(flat.settings, _keys(inner) | {*flat.sources.values()})
+    )
 
 
 def _of_arguments(config: Config, reading: Reading) -> Told:

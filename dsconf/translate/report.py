@@ -128,7 +128,8 @@ def assemble(
     placed = [key for key in reading.fields if key in reading.written or key in reading.in_force]
     items += [_placed(key, reading, writing.landings) for key in placed if key not in done]
     items = [item._replace(value=reading.written.get(item.key, item.value)) for item in items]
-    items += _wanted(reading, writing.landings)
+    if target != "fsdp2":  # whose functions have parameters without defaults
+        items += _wanted(reading, writing.landings)
     items.sort(key=lambda item: (not item.written, order.get(item.key, len(order)), item.key))
     overall = worst([item.outcome for item in items])
     measured = (reading.source, target) == ("deepspeed", "fsdp2")
@@ -144,10 +145,20 @@ def assemble(
 def _wanted(reading: Reading, landings: Mapping[str, Landing]) -> list[Item]:
     """What the target needs, and no key of the source says."""
     said = {reading.fields[key] for key in reading.fields if key in reading.written}
+    told = [landings[field] for field in said if field in landings]
+    keys = {field: key for key, field in reading.fields.items()}
     return [
-        Item(landing.target, None, "needs-value", note=landing.note, action=landing.action, written=False)
+        Item(
+            keys.get(field, landing.target),
+            None,
+            "needs-value",
+            landing.target,
+            landing.note,
+            landing.action,
+            written=False,
+        )
         for field, landing in landings.items()
-        if landing.outcome == "needs-value" and field not in said
+        if landing.outcome == "needs-value" and field not in said and landing not in told
     ]
 
 

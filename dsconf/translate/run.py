@@ -19,7 +19,8 @@ from dsconf.formats.writing import Request, Writing
 from dsconf.lint.engine import lint_config, opener, unusable_result
 from dsconf.lint.finding import Finding, Result
 from dsconf.lint.index import load_rules
-from dsconf.lint.pieces import Piece
+from dsconf.lint.pieces import Piece, Skipped
+from dsconf.lint.recognise import NO_KEYS
 from dsconf.lint.selection import Rule
 from dsconf.plan import Plan
 from dsconf.translate.names import title
@@ -184,6 +185,8 @@ def _open(path: str, context: Context, overrides: Mapping[str, object], rules: l
 
 def _of_config(piece: Piece, rules: list[Rule]) -> _Source:
     config = piece.config
+    if config.written and config.context.consumer is None and not any(item.spec for item in config.written):
+        raise Skipped(NO_KEYS)
     result = lint_config(config, rules, piece.read)
     errors = [finding for finding in result.findings if stops(config, finding)]
     if errors:

@@ -86,6 +86,9 @@ def finished(done: Translation, folder: Path) -> dict[str, Any]:
     arguments.hf_deepspeed_config.trainer_config_finalize(arguments, model, steps)
     arguments.deepspeed_plugin.set_mixed_precision(arguments.mixed_precision)
     found: dict[str, Any] = copy.deepcopy(arguments.deepspeed_plugin.deepspeed_config)
+    for item in done.report.items:
+        if item.outcome == "rejected-by-source":
+            found.pop(item.key, None)
     taken = judge.read(found, world.ranks)
     if isinstance(taken, Exception):
         raise taken
@@ -114,7 +117,8 @@ def _elsewhere(plan: Plan) -> tuple[str, ...]:
     """Fields that depend on what the source leaves open, or that the schedule overwrites from the first step on."""
     depends = ("precision.",) if isinstance(plan.precision.compute, Unresolved) else ()
     sets = isinstance(plan.schedule, Warmup) and plan.schedule.max_lr is not None
-    return (*depends, "optimizer.lr") if sets else depends
+    # Trainer can save a model only if its weights are gathered.
+    return (*depends, "checkpoint.weights", *(("optimizer.lr",) if sets else ()))
 
 
 def _is_open(value: object) -> bool:

@@ -37,7 +37,7 @@ def expected(plan: Plan, landings: Mapping[str, Landing]) -> dict[str, object]:
         word = "fp32"
     clipped = plan.clipping.max_norm
     open_ = landings["clipping.max_norm"].target == "" or isinstance(clipped, Unresolved)
-    told = {
+    told: dict[str, object] = {
         "micro": batch.micro,
         "accumulation": batch.accumulation,
         "max_norm": None if open_ else clipped or 0.0,

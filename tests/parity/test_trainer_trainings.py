@@ -68,7 +68,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         path.write_text(json.dumps(CONFIGS[name]), encoding="utf-8")
     sources["arguments"] = folder / "arguments.yaml"
     sources["arguments"].write_text(ARGUMENTS, encoding="utf-8")
-    sources |= {name: FIXTURES / name for name in ("axolotl.yaml", "accelerate_fsdp2.yaml")}
+    sources |= {name: FIXTURES / name for name in ("axolotl.yaml", "trainer_zero2.yaml")}
     jobs = {"arguments": str(sources["arguments"])}
     for name, path in sources.items():
         for target in TARGETS:
@@ -106,7 +106,7 @@ def apart(runs: Runs, one: str, other: str) -> float:
     return max(abs(a - b) for a, b in pairs)
 
 
-@pytest.mark.parametrize("source", [*CONFIGS, "arguments", "axolotl.yaml", "accelerate_fsdp2.yaml"])
+@pytest.mark.parametrize("source", [*CONFIGS, "arguments", "axolotl.yaml", "trainer_zero2.yaml"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_it_trains_with_what_the_target_names(runs: Runs, source: str, target: str) -> None:
     name = f"{source} {target}"

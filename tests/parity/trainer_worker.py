@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -12,34 +13,33 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
-import transformers
-import yaml
-from accelerate.state import AcceleratorState, DistributedType, GradientState, PartialState
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+torch: Any = importlib.import_module("torch")
+transformers: Any = importlib.import_module("transformers")
+state: Any = importlib.import_module("accelerate.state")
+yaml: Any = importlib.import_module("yaml")
 
 LENGTH, WORDS, SAMPLES = 8, 67, 64
 
 
-class Recorder(TrainerCallback):  # type: ignore[misc]
+class Recorder(transformers.TrainerCallback):  # type: ignore[misc]
     """Notes the loss and the rate of each step, and what was built."""
 
     def __init__(self) -> None:
         self.steps: list[dict[str, float]] = []
         self.built: dict[str, str] = {}
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_train_begin(self, args: Any, progress: Any, control: Any, **given: Any) -> None:
         optimizer = given["optimizer"]
         self.built = {"model": type(given["model"]).__name__, "optimizer": type(optimizer).__name__}
 
-    def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_log(self, args: Any, progress: Any, control: Any, **given: Any) -> None:
         logs = given["logs"]
         if "loss" in logs:
             # DeepSpeed has no norm of fp32 gradients without ZeRO.
             self.steps.append({name: float(logs[name]) for name in ("loss", "grad_norm") if name in logs})
 
 
-def samples() -> list[dict[str, torch.Tensor]]:
+def samples() -> list[dict[str, Any]]:
     generator = torch.Generator().manual_seed(1)
     words = [torch.randint(0, WORDS, (LENGTH,), generator=generator) for _ in range(SAMPLES)]
     return [{"input_ids": each, "labels": each} for each in words]
@@ -47,8 +47,8 @@ def samples() -> list[dict[str, torch.Tensor]]:
 
 def model() -> Any:
     torch.manual_seed(0)
-    return LlamaForCausalLM(
-        LlamaConfig(
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
             hidden_size=32,
             intermediate_size=64,
             num_hidden_layers=2,
@@ -63,14 +63,19 @@ def train(values: dict[str, Any]) -> dict[str, Any]:
     """Train with some arguments, on CPUs, where Accelerate would leave FSDP out."""
     before = dict(os.environ)
     with tempfile.TemporaryDirectory() as folder:
-        usual = {"use_cpu": True, "report_to": "none", "save_strategy": "no", "disable_tqdm": True}
+        usual: dict[str, Any] = {
+            "use_cpu": True,
+            "report_to": "none",
+            "save_strategy": "no",
+            "disable_tqdm": True,
+        }
         values.pop("ddp_backend", None)  # that of GPUs
-        own = {**values, **usual, "output_dir": folder, "logging_steps": 1, "max_steps": 4}
-        arguments = TrainingArguments(**own)
+        own: dict[str, Any] = {**values, **usual, "output_dir": folder, "logging_steps": 1, "max_steps": 4}
+        arguments = transformers.TrainingArguments(**own)
         if arguments.fsdp:
-            PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+            state.PartialState._shared_state["distributed_type"] = state.DistributedType.MULTI_GPU
         recorder = Recorder()
-        trainer = Trainer(
+        trainer = transformers.Trainer(
             model=model(), args=arguments, train_dataset=samples(), callbacks=[recorder]
         )
         kind = str(trainer.accelerator.distributed_type).rpartition(".")[2]
@@ -78,8 +83,8 @@ def train(values: dict[str, Any]) -> dict[str, Any]:
     # Plugins of Accelerate leave variables to whoever comes next.
     os.environ.clear()
     os.environ.update(before)
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
+    state.AcceleratorState._reset_state(reset_partial_state=True)
+    state.GradientState._reset_state()
     transformers.integrations.deepspeed.unset_hf_deepspeed_config()
     return {"kind": kind, "steps": recorder.steps, **recorder.built}
 

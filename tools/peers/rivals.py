@@ -118,6 +118,6 @@ def error_of(output: str) -> str:
 
 
 def shown(message: str) -> str:
-    """A message in one line of limited length."""
-    line = " ".join(message.split())
+    """A message in one line of limited length, without the time."""
+    line = re.sub(r"^\[[-\d :,]+\] ", "", " ".join(message.split()))
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."

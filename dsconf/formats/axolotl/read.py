@@ -15,7 +15,7 @@ from dsconf.formats.outcome import Item, Outcome
 from dsconf.formats.reading import Default, Reading, Remark
 from dsconf.formats.training.arguments import Given
 from dsconf.formats.training.read import FATES as OF_TRAINER
-from dsconf.formats.training.read import leftover, read_batch, read_clipping, read_word
+from dsconf.formats.training.read import as_reduced, leftover, read_batch, read_clipping, read_word
 from dsconf.formats.training.read_optimizer import read_optimizer
 from dsconf.formats.training.read_schedule import read_schedule
 from dsconf.plan import Launch, Parallelism, Plan, Precision, Sharding, TrainerSchedule, Unresolved
@@ -55,11 +55,13 @@ class _Reader:
         sizes = self._sizes()
         nothing = Sharding(partition="nothing", reshard_after_forward=False)
         optimizer = read_optimizer(told)
+        divided = nothing if section is None else section.sharding(self._group(sizes))
+        batch = read_batch(told, keeps=divided.partition == "parameters" and not each)
         plan = Plan(
-            sharding=nothing if section is None else section.sharding(self._group(sizes)),
+            sharding=as_reduced(divided, batch, each=each),
             optimizer=optimizer,
             schedule=self._schedule(),
-            batch=read_batch(told, None, keeps=kind != "ddp" and not each),
+            batch=batch,
             clipping=read_clipping(told),
             precision=self._precision(kind, each=each),
             parallelism=Parallelism(tensor=sizes["tensor_parallel"], context=sizes["context_parallel"]),
@@ -201,7 +203,7 @@ class _Reader:
 
     def _precision(self, kind: Kind, *, each: bool) -> Precision:
         told = self.arguments
-        word = told.raw("bf16") if told.has("bf16") else self.config.value("bf16")
+        word = told.raw("bf16") if told.has("bf16") else "auto"
         if word == "full":
             told.place("bf16", "precision.compute")
             told.idle("bf16 counts", "fp16")

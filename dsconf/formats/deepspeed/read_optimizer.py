@@ -34,7 +34,10 @@ _REFUSED: dict[str, tuple[str, str]] = {
         "use AdamW, or " + _OWN.format("an Adafactor that takes DTensors"),
     ),
     "torch.optim.Rprop": ("torch's Rprop fails on sharded parameters (DTensor)", "use another optimizer"),
-    "torch.optim.LBFGS": ("LBFGS needs a closure, which neither DeepSpeed nor a plain training step gives", "use AdamW"),
+    "torch.optim.LBFGS": (
+        "LBFGS needs a closure, which neither DeepSpeed nor a plain training step gives",
+        "use AdamW",
+    ),
     "torch.optim.SparseAdam": ("it takes sparse gradients only, which sharding does not give", "use AdamW"),
 }
 """What is not translated, by the beginning of the class name: why, and what to do."""
@@ -153,7 +156,8 @@ class _Optimizer:
         arguments: dict[str, Any] = {}
         for argument in OPTIMIZERS[name]:
             path = f"{_PREFIX}{argument}"
-            written = self.notes.config.raw(path) not in (None, False)
+            raw = self.notes.config.raw(path)
+            written = raw is not None and raw is not False  # a 0 is a value
             if argument not in taken or not (argument in always or written):
                 continue
             if argument == "amsgrad" and self.built in _ADAM_KERNELS:  # they refuse it

@@ -37,9 +37,7 @@ LINEAR = "zero_optimization.memory_efficient_linear"
 """At stage 3, whether DeepSpeed replaces F.linear."""
 _OFFLOADS_FROM = {"param": 3, "optimizer": 1}
 """The first stage that reads a section of offload."""
-_STAYS = (
-    "after a step whose norm is not finite DeepSpeed leaves out all others, too; PyTorch goes on"
-)
+_STAYS = "after a step whose norm is not finite DeepSpeed leaves out all others, too; PyTorch goes on"
 _SCALED = "it is scaled here"
 _Partition = Literal["nothing", "optimizer", "gradients", "parameters"]
 _PARTITIONS: tuple[_Partition, ...] = ("nothing", "optimizer", "gradients", "parameters")

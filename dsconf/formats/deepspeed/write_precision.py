@@ -54,6 +54,21 @@ def _compute(draft: Draft) -> None:
         draft.land(field, "exact", "neither bf16 nor fp16", "nothing is cast")
     else:
         draft.set(f"{compute}.enabled", field, True)
+    if _rounds_masters(draft):
+        landing = draft.landings[field]
+        notes = "; ".join(filter(None, (landing.note, _rounded(draft))))
+        draft.landings[field] = landing._replace(outcome="approximate", note=notes)
+
+
+def _rounds_masters(draft: Draft) -> bool:
+    """Whether DeepSpeed rounds the first weights, which the Plan does not."""
+    precision = draft.plan.precision
+    return draft.narrow and precision.masters == "fp32" and not precision.rounded_masters
+
+
+def _rounded(draft: Draft) -> str:
+    compute = draft.plan.precision.compute
+    return _ROUNDED.format(compute if isinstance(compute, str) else "16 bits")
 
 
 def _masters(draft: Draft) -> None:
@@ -63,9 +78,8 @@ def _masters(draft: Draft) -> None:
     if precision.masters == "fp32":
         draft.land(field, "exact", "", "DeepSpeed's optimizer updates fp32 weights")
         draft.land("precision.moments", "exact")
-        if draft.narrow and not precision.rounded_masters:
-            dtype = precision.compute if isinstance(precision.compute, str) else "16 bits"
-            draft.land(rounded, "approximate", "", _ROUNDED.format(dtype))
+        if _rounds_masters(draft):
+            draft.land(rounded, "approximate", "", _rounded(draft))
         else:
             draft.land(rounded, "exact")
         return
@@ -161,11 +175,8 @@ def _reduction(draft: Draft) -> None:
 def _inputs(draft: Draft) -> None:
     precision = draft.plan.precision
     units = precision.units_cast
-    for field, casts in (
-        ("precision.casts_inputs", precision.casts_inputs),
-        ("precision.units_cast", units != "none"),
-    ):
-        if not casts:
+    for field in ("precision.casts_inputs", "precision.units_cast"):
+        if not precision.casts_inputs and units == "none":
             draft.land(field, "exact", "", "DeepSpeed casts no inputs")
         elif precision.compute == "fp32":
             draft.land(field, "no-effect", "", "nothing is cast in fp32")

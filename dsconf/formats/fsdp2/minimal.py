@@ -13,7 +13,7 @@ def duties(draft: Draft) -> dict[str, str]:
     found = {
         field: draft.landings[field].target
         for field in sorted(draft.landings, key=_place)
-        if field.startswith(_IN_ORDER) and draft.landings[field].target
+        if field.startswith(_IN_ORDER) and draft.landings[field].target and draft.labels.get(field)
     }
     for field, what in _classes(draft).items():
         section = field.removesuffix("name")

@@ -44,28 +44,22 @@ def read(text: str, path: str) -> Reading:
 
 
 def _read(text: str, path: str) -> Reading:
-    try:
-        wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
-    except cst.ParserSyntaxError as error:
-        start = line_starts(text)[error.raw_line - 1] + error.raw_column
-        span = Span(start, start + 1)
-        place = f"{error.raw_line}:{error.raw_column + 1}"
-        raise Unusable(_RULE, f"it does not parse as Python 3 ({place})", span, text) from None
+    tree = _parsed(text)
     names = (*SHARDS, *REPLICATES, _FSDP1)
     if not any(name in text for name in names):  # a large file takes seconds to follow
         raise Unusable(_RULE, _NOTHING, None, text)
+    known = recognise(tree)
     try:
-        known = recognise(ast.parse(text))
-    except (SyntaxError, ValueError, MemoryError) as error:
-        place = f"{getattr(error, 'lineno', None) or 1}:{getattr(error, 'offset', None) or 1}"
-        raise Unusable(_RULE, f"it does not parse as Python 3 ({place})", None, text) from None
-    notes = Notes(Run(wrapper.module, frozenset(known.functions)), wrapper)
+        wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
+    except cst.ParserSyntaxError as error:
+        raise _no_python(text, error.raw_line, error.raw_column + 1) from None
+    notes = Notes(Run(wrapper.module, _used(tree), frozenset(known.functions)), wrapper)
     if "parallelize" not in known.functions and not any(notes.of_torch(*SHARDS, *REPLICATES)):
         raise Unusable(_RULE, _nothing(notes), None, text)
     plan = _script(notes)
-    if known.functions:
+    if _OWN & {*known.functions}:
         plan = read_emitted(Emitted(notes, known), plan)
-        for name in known.edited if _OWN & {*known.functions} else ():
+        for name in known.edited:
             note = f"dsconf writes {name} otherwise: it is read as any other code"
             notes.say(name, f"def {name}", "exact", note)
     return Reading(
@@ -78,6 +72,29 @@ def _read(text: str, path: str) -> Reading:
         "fsdp2",
         notes.written,
     )
+
+
+def _parsed(text: str) -> ast.Module:
+    """The tree of Python's own parser, which stops at expressions that are nested too deeply."""
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        raise _no_python(text, error.lineno or 1, error.offset or 1) from None
+    except (ValueError, MemoryError):
+        raise Unusable(_RULE, "it does not parse as Python 3", None, text) from None
+
+
+def _used(tree: ast.Module) -> set[str]:
+    """The names that a file uses, those of attributes included."""
+    nodes = list(ast.walk(tree))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+
+
+def _no_python(text: str, line: int, column: int) -> Unusable:
+    starts = line_starts(text)
+    start = min(starts[min(line, len(starts)) - 1] + max(column - 1, 0), max(len(text) - 1, 0))
+    return Unusable(_RULE, f"it does not parse as Python 3 ({line}:{column})", Span(start, start + 1), text)
 
 
 def _nothing(notes: Notes) -> str:

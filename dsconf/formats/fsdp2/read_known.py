@@ -202,7 +202,8 @@ class _Match:
                 yield from self._keywords(rest, keywords, found)
 
     def _constant(self, name: str, node: ast.expr, state: State) -> Iterator[State]:
-        if isinstance(node, ast.Name) and node.id == name.lower() and node.id not in self.parameters:
+        """Something stands for a constant: it, a parameter, or another value, but no variable and no call."""
+        if isinstance(node, ast.Name) and not (node.id.isupper() or node.id in self.parameters):
             return
         if not any(isinstance(part, ast.Call) for part in ast.walk(node)):
             yield from _with_constant(state, name, ast.unparse(node))

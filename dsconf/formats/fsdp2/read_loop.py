@@ -10,6 +10,7 @@ from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_scopes import Event
 from dsconf.formats.fsdp2.read_values import (
     Attr,
+    Choice,
     Instance,
     Known,
     Made,
@@ -246,7 +247,7 @@ def _asks_finite(test: Value) -> bool:
                 return True
             inner = [*args, function.base] if isinstance(function, Attr) else args
             return any(_asks_finite(each) for each in inner)
-        case Op(left=left, right=right):
+        case Op(left=left, right=right) | Choice(yes=left, no=right):
             return _asks_finite(left) or _asks_finite(right)
         case _:
             return False

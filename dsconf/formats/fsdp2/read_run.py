@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import libcst as cst
 
@@ -30,35 +30,33 @@ _UNROLLED = 16
 class Run(Expressions):
     """A file, followed from its first line, then through the functions that nobody calls."""
 
-    def __init__(self, module: cst.Module, skipped: frozenset[str] = frozenset()) -> None:
-        """`skipped` are functions that are known, and not followed."""
+    def __init__(self, module: cst.Module, used: Collection[str], skipped: frozenset[str]) -> None:
+        """`used` are the names that the file uses anywhere; `skipped` functions are known, and not followed."""
         super().__init__(module, skipped)
+        self.used = used
         self._block(module.body)
         self._entries()
 
     # ---- functions that nobody calls -----------------------------------------------------------------
 
     def _entries(self) -> None:
-        named = _names(self.module)
-        self._functions(self.module.body, named, None)
+        self._functions(self.module.body, self.used, None)
         for node in self._classes(self.module.body):
             of = self._heap.get((0, node.name.value))
             if isinstance(of, Class) and of.node is node and node.name.value not in self.skipped:
-                self._methods(of, named)
+                self._methods(of)
         # Those that are only handed on, or call themselves.
-        self._functions(self.module.body, {}, None)
+        self._functions(self.module.body, (), None)
 
-    def _functions(
-        self, body: Sequence[cst.CSTNode], named: Mapping[str, int], owner: Instance | None
-    ) -> None:
+    def _functions(self, body: Sequence[cst.CSTNode], used: Collection[str], owner: Instance | None) -> None:
         for node in body:
             if isinstance(node, cst.FunctionDef):
                 name = node.name.value
-                if node not in self._followed and name not in self.skipped and not named.get(name):
+                if node not in self._followed and name not in self.skipped and name not in used:
                     function = Function(node, 0 if owner is None else owner.of.scope, owner)
                     self._follow(function, self._open_arguments(node, owner), {}, node)
             elif isinstance(node, cst.If | cst.Try):
-                self._functions(node.body.body, named, owner)
+                self._functions(node.body.body, used, owner)
 
     def _classes(self, body: Sequence[cst.CSTNode]) -> Iterator[cst.ClassDef]:
         for node in body:
@@ -67,14 +65,14 @@ class Run(Expressions):
             elif isinstance(node, cst.If | cst.Try):
                 yield from self._classes(node.body.body)
 
-    def _methods(self, of: Class, named: Mapping[str, int]) -> None:
+    def _methods(self, of: Class) -> None:
         """The methods that nobody calls, of the object that the file makes, or of one that is made elsewhere."""
         instance = self._instances.get(of.node)
         if instance is None:
             instance = self._instances[of.node] = Instance(of, self._scope(of.scope))
             self._kept.add(instance.scope)
-        self._functions(of.node.body.body, {**named, "__init__": 0}, instance)
-        self._functions(of.node.body.body, {}, instance)
+        self._functions(of.node.body.body, set(self.used) - {"__init__"}, instance)
+        self._functions(of.node.body.body, (), instance)
 
     def _open_arguments(self, node: cst.FunctionDef, owner: Instance | None) -> list[Value]:
         params = node.params
@@ -254,28 +252,6 @@ class Run(Expressions):
             key = self._key(name)
             if key in self._heap:
                 self._heap[key] = Opaque(name)
-
-
-class _Names(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.found: dict[str, int] = {}
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
-        # The name of a definition is no use of it.
-        self.found[node.name.value] = self.found.get(node.name.value, 0) - 1
-
-    def visit_ClassDef(self, node: cst.ClassDef) -> None:
-        self.found[node.name.value] = self.found.get(node.name.value, 0) - 1
-
-    def visit_Name(self, node: cst.Name) -> None:
-        self.found[node.value] = self.found.get(node.value, 0) + 1
-
-
-def _names(module: cst.Module) -> dict[str, int]:
-    """How often each name is used."""
-    visitor = _Names()
-    module.visit(visitor)
-    return visitor.found
 
 
 class _Counted(cst.CSTVisitor):

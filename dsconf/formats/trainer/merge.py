@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsconf.config.effective import Config
@@ -16,6 +16,17 @@ from dsconf.formats.training.defaults import DEFAULTS
 PREFIX = "deepspeed."
 """What the keys of the DeepSpeed config begin with, beside those of the arguments."""
 _THERE = "the DeepSpeed config decides it"
+_COMPARED = {
+    "train_micro_batch_size_per_gpu": "batch.micro",
+    "gradient_accumulation_steps": "batch.accumulation",
+    "gradient_clipping": "clipping.max_norm",
+    "optimizer.params.lr": "optimizer.lr",
+    "optimizer.params.eps": "optimizer.eps",
+    "optimizer.params.weight_decay": "optimizer.weight_decay",
+    "scheduler.params.warmup_max_lr": "optimizer.lr",
+    "scheduler.params.total_num_steps": "schedule.total_steps",
+}
+"""Keys that Trainer compares with an argument, by the field of that."""
 _SIZES = {
     "train_micro_batch_size_per_gpu": "per_device_train_batch_size",
     "gradient_accumulation_steps": "gradient_accumulation_steps",
@@ -75,6 +86,9 @@ def merge(arguments: Reading, deepspeed: Reading) -> Reading:
             in_force.pop(key, None)
             remarks.pop(key, None)
     in_force = {key: default for key, default in in_force.items() if key in fields}
+    for item in _contradictions(arguments, deepspeed):
+        fields.pop(item.key, None)
+        items = [*(each for each in items if each.key != item.key), item]
     own = tuple(f"{part}." for part, key in ours.items() if key not in deepspeed.written)
     kept = {key: field for key, field in deepspeed.fields.items() if not field.startswith(own)}
     named = _prefixed(deepspeed._replace(fields=kept if own else deepspeed.fields))
@@ -106,6 +120,23 @@ def _leave(
             del fields[key]
             if key in arguments.written:
                 items.append(Item(key, arguments.written[key], "no-effect", note=_THERE))
+
+
+def _contradictions(arguments: Reading, deepspeed: Reading) -> Iterator[Item]:
+    """Arguments that say something else than the DeepSpeed config, which Trainer does not let pass."""
+    keys = {field: key for key, field in arguments.fields.items() if key in arguments.written}
+    for path, field in _COMPARED.items():
+        key = keys.get(field)
+        ours, theirs = arguments.written.get(key or ""), deepspeed.written.get(path)
+        if key is None or not (_is_number(ours) and _is_number(theirs)) or ours == theirs:
+            continue
+        note = f"Trainer itself stops: {path} of the DeepSpeed config is {theirs}, which is what counts here"
+        action = "write the same in both, or auto in the config"
+        yield Item(key, ours, "rejected-by-source", note=note, action=action)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _prefixed(reading: Reading) -> Reading:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsconf.config.effective import Config, Facts
+from dsconf.config.effective import Config, Facts, Written
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.outcome import Item, Outcome
 from dsconf.formats.trainer.merge import given
@@ -26,6 +26,11 @@ class Notes:
     def whole(self) -> bool:
         """Whether these are all arguments, not a section fsdp_config alone."""
         return self.facts.value("whole_arguments") is not False
+
+    @property
+    def in_section(self) -> list[Written]:
+        """The keys of fsdp_config that are written."""
+        return [item for item in self.config.written if item.path.startswith(f"{SECTION}.")]
 
     def value(self, path: str) -> Any:
         """An effective value, None where it is not known."""

@@ -11,7 +11,7 @@ from dsconf.formats.reading import Reading
 from dsconf.formats.trainer.facts import FACTS
 from dsconf.formats.trainer.notes import SECTION, Notes
 from dsconf.formats.trainer.read_section import read_section
-from dsconf.formats.training.read import FATES, leftover, read_batch, read_clipping, read_word
+from dsconf.formats.training.read import FATES, as_reduced, leftover, read_batch, read_clipping, read_word
 from dsconf.formats.training.read_optimizer import read_optimizer
 from dsconf.formats.training.read_schedule import read_schedule
 from dsconf.plan import Batch, Clipping, Plan, Precision, Sharding, Unresolved
@@ -43,14 +43,18 @@ class _Reader(Notes):
             self._unread(deepspeed=deepspeed)
         sharding = Sharding(partition="nothing", reshard_after_forward=False)
         each = self._reduces_each(kind)
-        given: dict[str, Any] = self._of_arguments(kind, each=each) if self.whole else dict(_OPEN)
+        divided = section is not None and section.sharding().partition == "parameters"
+        keeps = divided and not each
+        given: dict[str, Any] = (
+            self._of_arguments(kind, each=each, keeps=keeps) if self.whole else dict(_OPEN)
+        )
         if section is not None:
             given |= {
                 "offload": section.offloaded,
                 "wrapping": section.wrapping,
                 "checkpoint": section.checkpoint,
             }
-            sharding = section.sharding()
+            sharding = as_reduced(section.sharding(), given["batch"], each=each or not self.whole)
         plan = Plan(sharding=sharding, recompute=self._recompute(section and section.recompute), **given)
         self._leftovers()
         told = self.arguments
@@ -59,14 +63,13 @@ class _Reader(Notes):
             plan, told.fields, told.items, told.remarks, told.in_force, {}, source, self.config.as_written
         )
 
-    def _of_arguments(self, kind: Kind, *, each: bool) -> dict[str, Any]:
+    def _of_arguments(self, kind: Kind, *, each: bool, keeps: bool) -> dict[str, Any]:
         told = self.arguments
         optimizer = read_optimizer(told)
-        keeps = kind != "ddp" and not each
         return {
             "optimizer": optimizer,
             "schedule": read_schedule(told),
-            "batch": read_batch(told, None, keeps=keeps),
+            "batch": read_batch(told, keeps=keeps),
             "clipping": read_clipping(told),
             "precision": self._precision(kind, each=each),
         }
@@ -137,12 +140,8 @@ class _Reader(Notes):
         if not deepspeed and self.arguments.has("fsdp"):
             self.arguments.place("fsdp", "sharding.partition")
         told = {item.key for item in self.arguments.items}
-        for item in self.config.written:
-            if (
-                item.path.startswith(f"{SECTION}.")
-                and item.entry.node.kind != "object"
-                and item.path not in told
-            ):
+        for item in self.in_section:
+            if item.path not in told:
                 self.item(item.path, "no-effect", _UNREAD)
         if isinstance(self.arguments.raw(SECTION), str):
             self.arguments.idle(_UNREAD, SECTION)

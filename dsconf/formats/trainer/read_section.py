@@ -82,9 +82,8 @@ def _leave(notes: Notes, section: Section) -> None:
             notes.item(path, fate.outcome, fate.note, fate.action)
     if notes.config.present(f"{SECTION}.xla_fsdp_grad_ckpt"):
         notes.item(f"{SECTION}.xla_fsdp_grad_ckpt", "no-effect", "it is for TPUs")
-    for item in notes.config.written:
-        known = item.path in notes.arguments.fields or item.path in told
-        if not item.path.startswith(f"{SECTION}.") or known or item.entry.node.kind == "object":
+    for item in notes.in_section:
+        if item.path in notes.arguments.fields or item.path in told:
             continue
         name = item.path.rpartition(".")[2]
         if name.startswith("xla"):

@@ -80,8 +80,6 @@ class _Writer(Draft):
 
     def run(self, path: str | None) -> Writing:
         before = dict(self.source)
-        if path is None:
-            self._gathers()
         self._complete()
         self._own_optimizer()
         self._own_schedule()
@@ -96,6 +94,9 @@ class _Writer(Draft):
         land_launch(self)
         label = self.request.labels.get("sharding.partition", "")
         kept = path is not None and before == self.config
+        if not kept:
+            self._gathers()
+            self._leaves_out()
         value: object = path if kept else self.config
         return Writing(text_of(self, self.request, [Line("deepspeed", value, label)]), self.landings, NEEDS)
 
@@ -131,6 +132,12 @@ class _Writer(Draft):
         note = "else Trainer saves no model, only the shards of the ranks"
         outcome: Outcome = "exact" if kept else "approximate"
         self.landings["checkpoint.weights"] = Landing(outcome, f"{_GATHER}: true", note)
+
+    def _leaves_out(self) -> None:
+        """What does nothing at this stage."""
+        section = self.config.get(_ZERO)
+        if isinstance(section, dict) and section.get("stage") in (0, 1, 2):
+            section.pop("offload_param", None)
 
     # ---- what is Trainer's own -----------------------------------------------------------------------
 

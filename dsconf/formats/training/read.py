@@ -6,7 +6,7 @@ from dsconf.formats.fsdp_precision import Word
 from dsconf.formats.outcome import Item, Outcome
 from dsconf.formats.reading import Remark
 from dsconf.formats.training.arguments import Given
-from dsconf.plan import Batch, Clipping, Unresolved
+from dsconf.plan import Batch, Clipping, Sharding, Unresolved
 
 _LATE = Remark(
     "close",
@@ -14,14 +14,21 @@ _LATE = Remark(
 )
 
 
-def read_batch(given: Given, world_size: int | None, *, keeps: bool) -> Batch:
-    """The batch sizes; `keeps`: whether whole gradients are kept between micro batches, to be reduced once."""
+def as_reduced(sharding: Sharding, batch: Batch, *, each: bool) -> Sharding:
+    """What is divided where gradients are reduced on `each` micro batch; else on the last one, and whole until then."""
+    if sharding.partition == "gradients" and not each and batch.accumulation != 1:
+        return sharding.model_copy(update={"partition": "optimizer"})
+    return sharding
+
+
+def read_batch(given: Given, *, keeps: bool) -> Batch:
+    """The batch sizes; `keeps`: whether gradients are whole between micro batches, though parameters are divided."""
     given.place("per_device_train_batch_size", "batch.micro", in_force=True)
     given.place("gradient_accumulation_steps", "batch.accumulation")
     steps = given.whole("gradient_accumulation_steps")
     if keeps and steps != 1:
         given.remark("gradient_accumulation_steps", _LATE)
-    return Batch(micro=given.whole("per_device_train_batch_size"), accumulation=steps, world_size=world_size)
+    return Batch(micro=given.whole("per_device_train_batch_size"), accumulation=steps)
 
 
 def read_clipping(given: Given) -> Clipping:

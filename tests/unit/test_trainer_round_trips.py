@@ -1,0 +1,186 @@
+"""Whole translations to and from Trainer and Axolotl: every key is accounted for, and what comes back is the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from corpus import CORPUS, configs, corpus_yaml, needs_corpus
+from plans import differences
+from translated import complaints
+
+from dsconf.config.context import Context
+from dsconf.config.effective import Config
+from dsconf.document.source import Unusable, read_text
+from dsconf.lint.engine import opener
+from dsconf.lint.pieces import Skipped
+from dsconf.plan import Plan, Unresolved, Warmup
+from dsconf.translate.readers import read
+from dsconf.translate.run import Refused, Translation, translate
+
+ANY = Context()
+TARGETS = ("trainer-fsdp2", "trainer-deepspeed", "axolotl")
+MERGED = """\
+output_dir: out
+per_device_train_batch_size: 4
+gradient_accumulation_steps: 2
+learning_rate: 1.0e-4
+bf16: true
+optim: sgd
+lr_scheduler_type: cosine
+max_steps: 100
+deepspeed:
+  train_micro_batch_size_per_gpu: auto
+  gradient_accumulation_steps: auto
+  gradient_clipping: 0.3
+  zero_optimization:
+    stage: 2
+"""
+AXOLOTL = """\
+base_model: m
+micro_batch_size: 4
+gradient_accumulation_steps: 2
+learning_rate: 1.0e-4
+bf16: true
+optimizer: adamw_torch
+lr_scheduler: cosine
+max_steps: 100
+deepspeed:
+  train_micro_batch_size_per_gpu: auto
+  gradient_accumulation_steps: auto
+  bf16: {enabled: auto}
+  zero_optimization: {stage: 2}
+"""
+PYTHON = """\
+from transformers import TrainingArguments
+
+arguments = TrainingArguments(
+    output_dir=folder,
+    fsdp="full_shard auto_wrap",
+    fsdp_config={"transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]},
+    per_device_train_batch_size=4,
+    learning_rate=1e-5,
+    logging_steps=steps,
+    bf16=True,
+)
+"""
+
+
+def config_of(path: Path, context: Context) -> Config:
+    return opener(context).pieces(str(path), read_text(str(path)), recognise=False)[0].config
+
+
+def plan_of(path: Path, context: Context) -> Plan:
+    return read(config_of(path, context)).reading.plan
+
+
+def to(target: str, folder: Path, name: str, text: str) -> Translation:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return translate(str(path), target, ANY, {}, ())
+
+
+def lost(before: Plan, after: Plan) -> list[str]:
+    """The fields that one Plan determines, and that are others in the other one."""
+    sets = isinstance(before.schedule, Warmup) and before.schedule.max_lr is not None
+    overwritten = "optimizer.lr" if sets else ""
+    open_ = isinstance(before.precision.compute, Unresolved)
+    return [
+        str(each)
+        for each in differences(before, after)
+        if each.one is not None
+        and not (isinstance(each.one, dict) and each.one.keys() == {"key"})
+        # Trainer can save a model only if its weights are gathered.
+        and each.field not in (overwritten, "checkpoint.weights")
+        and not (open_ and each.field.startswith("precision."))
+    ]
+
+
+def test_arguments_and_the_config_in_them_are_one_source(tmp_path: Path) -> None:
+    done = to("trainer-fsdp2", tmp_path, "arguments.yaml", MERGED)
+    outcomes = {item.key: item.outcome for item in done.report.items}
+    assert outcomes["deepspeed.gradient_clipping"] == "close"
+    assert outcomes["optim"] == "exact"
+    assert "optim: sgd" in done.text
+    assert "max_grad_norm: 0.3" in done.text
+    assert "bf16: true" in done.text
+    assert Counter(item.key for item in done.report.items).most_common(1)[0][1] == 1
+
+
+def test_arguments_that_contradict_the_config_are_those_that_trainer_refuses(tmp_path: Path) -> None:
+    text = MERGED.replace("train_micro_batch_size_per_gpu: auto", "train_micro_batch_size_per_gpu: 8")
+    done = to("trainer-fsdp2", tmp_path, "arguments.yaml", text)
+    outcomes = {item.key: item.outcome for item in done.report.items}
+    assert outcomes["per_device_train_batch_size"] == "rejected-by-source"
+    assert "per_device_train_batch_size: 8" in done.text
+
+
+def test_an_axolotl_config_with_deepspeed_is_read_with_its_arguments(tmp_path: Path) -> None:
+    done = to("trainer-fsdp2", tmp_path, "axolotl.yaml", AXOLOTL)
+    assert done.report.source == "axolotl-deepspeed"
+    assert "per_device_train_batch_size: 4" in done.text
+    assert "bf16: true" in done.text
+    assert "optim: adamw_torch\n" in done.text.replace("  # optimizer", "")
+
+
+def test_training_arguments_in_code_are_a_source(tmp_path: Path) -> None:
+    done = to("trainer-fsdp2", tmp_path, "train.py", PYTHON)
+    assert "learning_rate: 1.0e-05" in done.text
+    assert done.report.supported
+
+
+@needs_corpus
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_key_of_every_public_config_is_accounted_for(target: str) -> None:
+    paths = [*configs(), *corpus_yaml(), *sorted(Path(str(CORPUS)).glob("other_yaml/*.json"))]
+    silent: dict[str, list[str]] = {}
+    dirty: dict[str, list[str]] = {}
+    known = 0
+    for path in paths:
+        try:
+            opener(ANY).pieces(str(path), read_text(str(path)), recognise=True)
+            done = translate(str(path), target, ANY, {}, ())
+            written = read(config_of(path, ANY)).reading.written
+        except (Refused, Skipped, Unusable):
+            continue
+        known += 1
+        said = {item.key for item in done.report.items}
+        above = {key.rpartition(".")[0] for key in written}
+        missing = [key for key in written if key not in above and not _within(key, said)]
+        if missing:
+            silent[path.name] = missing
+        # A DeepSpeed config stays as it is, and keeps what is to be said of it.
+        own = {each[:5] for each in complaints(str(path), read_text(str(path)))}
+        found = [each for each in complaints("arguments.yaml", done.text) if each[:5] not in own]
+        if done.report.supported and found:
+            dirty[path.name] = found
+    assert known > 250
+    assert silent == {}
+    assert dirty == {}
+
+
+def _within(key: str, said: set[str]) -> bool:
+    parts = key.split(".")
+    return any(".".join(parts[:length]) in said for length in range(1, len(parts) + 1))
+
+
+@needs_corpus
+def test_deepspeed_configs_come_back_from_training_arguments(tmp_path: Path) -> None:
+    wrong: dict[str, list[str]] = {}
+    known = 0
+    for path in configs():
+        try:
+            translate(str(path), "trainer-deepspeed", ANY, {}, ())
+            context = Context(world_size=plan_of(path, ANY).ranks or 8)
+            done = translate(str(path), "trainer-deepspeed", context, {}, ())
+        except Refused:
+            continue
+        known += 1
+        there = tmp_path / "arguments.yaml"
+        there.write_text(done.text, encoding="utf-8")
+        found = lost(plan_of(path, context), plan_of(there, context))
+        if found:
+            wrong[path.name] = found
+    assert known > 200
+    assert wrong == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper
@@ -77,7 +78,9 @@ def _read(text: str, path: str) -> Reading:
 def _parsed(text: str) -> ast.Module:
     """The tree of Python's own parser, which stops at expressions that are nested too deeply."""
     try:
-        return ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of the file's own code
+            return ast.parse(text)
     except SyntaxError as error:
         raise _no_python(text, error.lineno or 1, error.offset or 1) from None
     except (ValueError, MemoryError):

@@ -293,8 +293,8 @@ def _scaling(notes: Notes) -> LossScaling | None:
     if found is None:
         return None
     made = found.made
-    first = plain(made.args[0]) if made.args else None
-    shift = 1 if isinstance(first, str) or "device" in made.keywords else 0
+    # The older class of torch.cuda has no device before the other arguments.
+    shift = 0 if isinstance(made.function, Ref) and ".cuda." in made.function.name else 1
     given: dict[str, Any] = {"init_scale": 65536.0, "growth_factor": 2.0, "backoff_factor": 0.5}
     given |= {"growth_interval": 2000, "enabled": True}
     fields = {"init_scale": "precision.scaling.scale", "growth_interval": "precision.scaling.window"}

@@ -8,7 +8,17 @@ from typing import Any, Literal
 from dsconf.formats.fsdp2.read_mesh import axes_of, ranks_of
 from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_units import REPLICATES, Unit, setting
-from dsconf.formats.fsdp2.read_values import UNKNOWN, Known, Made, Value, called, choices, plain, torch_name
+from dsconf.formats.fsdp2.read_values import (
+    UNKNOWN,
+    Known,
+    Made,
+    Op,
+    Value,
+    called,
+    choices,
+    plain,
+    torch_name,
+)
 from dsconf.plan import Offload, Sharding
 
 _RESHARD = "fully_shard.reshard_after_forward"
@@ -104,6 +114,11 @@ def _reshard(notes: Notes, units: Sequence[Unit]) -> bool | int:
     if isinstance(found, bool):
         notes.take(_RESHARD, "sharding.partition", found)
         return found
+    if value is not None and _all_but_last(value):
+        note = "the last block keeps its weights, which its backward pass needs at once"
+        notes.take(_RESHARD, "sharding.partition", value)
+        notes.remark(_RESHARD, "exact", note)
+        return True
     if found is None:
         default = not only_root
         why = "the root keeps its weights after the forward pass" if only_root else "weights are freed"
@@ -117,6 +132,15 @@ def _reshard(notes: Notes, units: Sequence[Unit]) -> bool | int:
     action = "write True, False, or a number of ranks"
     notes.say(_RESHARD, notes.text(value), "needs-value", note, node=node, action=action)
     return True
+
+
+def _all_but_last(value: Value) -> bool:
+    """Whether a value asks if a block is another one than the last."""
+    match value:
+        case Op(symbol="<" | "!=", right=Op(symbol="-", left=Made() as count, right=Known(value=1))):
+            return called(count) == "len"
+        case _:
+            return False
 
 
 def _sums(notes: Notes) -> bool:

@@ -750,3 +750,45 @@ def test_a_file_that_is_too_long_to_be_followed_says_so() -> None:
     lines = "\n".join(f"x{i} = [{', '.join(['a.b.c'] * 40)}]" for i in range(600))
     reading = reading_of(BLOCKS.format("", "") + lines)
     assert "too long" in next(item.note for item in reading.items if item.key == "(the file)")
+
+
+def test_what_a_run_determines_can_be_given() -> None:
+    path = ROOT / "fixtures" / "fsdp2" / "all_from_arguments.py"
+    given: dict[str, object] = {
+        "MixedPrecisionPolicy.param_dtype": "torch.bfloat16",
+        "self.args.accumulation": 4,
+        "clip_grad_norm_.max_norm": 1,
+        "fully_shard.reshard_after_forward": False,
+        "AdamW.lr": 1e-4,
+    }
+    reading = read(path.read_text(encoding="utf-8"), path.name, given)
+    plan = reading.plan
+    assert (plan.precision.compute, plan.batch.accumulation, plan.clipping.max_norm) == ("bf16", 4, 1.0)
+    assert plan.sharding.partition == "gradients"
+    taken = {key for key in given if reading.labels.get(reading.fields.get(key, "")) == f"--set {key}"}
+    assert taken == set(given) - {"AdamW.lr"}, "which optimizer it is remains open"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("self.args.accumulation", "four"),
+        ("self.args.accumulation", 2.5),
+        ("clip_grad_norm_.max_norm", [1]),
+        ("MixedPrecisionPolicy.param_dtype", 16),
+        ("fully_shard.reshard_after_forward", "often"),
+        ("no such key", 1),
+    ],
+)
+def test_what_does_not_fit_is_not_taken(key: str, value: object) -> None:
+    path = ROOT / "fixtures" / "fsdp2" / "all_from_arguments.py"
+    text = path.read_text(encoding="utf-8")
+    assert read(text, path.name, {key: value}) == read(text, path.name)
+
+
+def test_a_given_argument_counts_instead_of_a_default() -> None:
+    code = HEAD + BLOCKS.format("", "") + "torch.optim.AdamW(model.parameters())"
+    optimizer = read(code, "x.py", {"AdamW.weight_decay": 0.5, "AdamW.betas": [0.8, 0.9]}).plan.optimizer
+    assert optimizer is not None
+    assert optimizer.arguments["weight_decay"] == 0.5
+    assert optimizer.arguments["betas"] == (0.8, 0.9)

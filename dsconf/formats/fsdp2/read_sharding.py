@@ -106,6 +106,9 @@ def _mesh(notes: Notes, mesh: Value | None, made: Made | None) -> tuple[int | No
 
 def _reshard(notes: Notes, units: Sequence[Unit]) -> bool | int:
     value, made = setting(units, "reshard_after_forward", notes)
+    given = notes.instead(_RESHARD, "sharding.partition", bool, int)
+    if isinstance(given, bool | int):
+        return given
     only_root = all(unit.kind == "root" for unit in units)
     found = plain(value) if value is not None else None
     if isinstance(found, int) and not isinstance(found, bool):

@@ -11,6 +11,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully
 from torch.optim import lr_scheduler
 
 from dsconf.formats.fsdp2 import read_optimizer, read_schedule
+from dsconf.plan import OPTIMIZERS
 
 pytestmark = pytest.mark.oracle
 
@@ -26,12 +27,12 @@ def test_optimizers(name: str) -> None:
     taken = parameters(getattr(torch.optim, name).__init__)
     positional = [key for key, each in taken.items() if each.kind is not inspect.Parameter.KEYWORD_ONLY]
     first = read_optimizer.FIRST[name]
-    assert tuple(positional[1 : first + 1]) == read_optimizer.OPTIMIZERS[name][:first]
+    assert tuple(positional[1 : first + 1]) == OPTIMIZERS[name][:first]
     assert set(positional[first + 1 :]) <= {"foreach", "maximize", "capturable", "differentiable", "fused"}
-    assert {*read_optimizer.OPTIMIZERS[name]} <= set(taken)
+    assert {*OPTIMIZERS[name]} <= set(taken)
     for argument, default in read_optimizer.DEFAULTS[name].items():
         assert taken[argument].default == default, argument
-    rest = set(taken) - {"params", *read_optimizer.OPTIMIZERS[name]}
+    rest = set(taken) - {"params", *OPTIMIZERS[name]}
     assert rest <= set(read_optimizer.IDLE), "an argument of which nothing is said"
 
 

@@ -316,6 +316,13 @@ def test_what_trainer_does_not_take_is_written_otherwise(
     assert deepspeed(config, path="ds_config.json")["deepspeed"][path] == value
 
 
+def test_what_trainer_makes_of_arguments_is_left_to_the_user() -> None:
+    config = {name: each for name, each in CONFIG.items() if name not in ("optimizer", "scheduler")}
+    text = write_deepspeed(Plan(), REQUEST, config, {}).text
+    assert "Not said by the source: learning_rate, optim, lr_scheduler_type." in text
+    assert "Not said" not in write_deepspeed(Plan(), REQUEST, CONFIG, {}).text
+
+
 def test_two_rates_become_one() -> None:
     config = {**CONFIG, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}
     values = deepspeed(config)

@@ -25,6 +25,7 @@ from dsconf.plan import (
     Sharding,
     TorchSchedule,
     TrainerSchedule,
+    Unresolved,
     Warmup,
     WarmupCosine,
     Wrapping,
@@ -46,11 +47,33 @@ def differences(one: Plan, other: Plan) -> list[Difference]:
     return [Difference(field.replace(".arguments.", "."), *values) for field, *values in found]
 
 
+def effective(plan: Plan) -> Plan:
+    """The same Plan with its defaults written out: what means the same is the same."""
+    precision, sharding, optimizer = plan.precision, plan.sharding, plan.optimizer
+    dtypes = {
+        "reduce": precision.reduce or precision.compute,
+        "accumulate": precision.accumulate or precision.compute,
+        "moments": precision.moments or precision.masters,
+    }
+    known = {name: dtype for name, dtype in dtypes.items() if not isinstance(dtype, Unresolved)}
+    if sharding.partition != "parameters":
+        sharding = sharding.model_copy(update={"own_linear": None})
+    if optimizer is not None:
+        on = {name: value for name, value in optimizer.arguments.items() if value is not False}
+        optimizer = optimizer.model_copy(update={"arguments": on})
+    update = {
+        "precision": precision.model_copy(update=known),
+        "sharding": sharding,
+        "optimizer": optimizer,
+    }
+    return plan.model_copy(update=update)
+
+
 def _leaves(path: str, one: object, other: object) -> Iterator[tuple[str, object, object]]:
     if isinstance(one, dict) and isinstance(other, dict):
         for name in dict.fromkeys([*one, *other]):
             yield from _leaves(f"{path}.{name}".lstrip("."), one.get(name), other.get(name))
-    elif one != other:
+    elif one != other and path.rpartition(".")[2] != "key":  # what is open has another name in each format
         yield path, one, other
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -51,6 +53,7 @@ WORLDS = (8, 1, 2, 4, 16, 32, 64)
 TUNED = {
     "EleutherAI__gpt-neox__configs__autotuning_configs__small_tune.json": "its lists are for the autotuner"
 }
+LONG = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 LEAST = 40
 """Files of the corpus that hold FSDP or DDP."""
 
@@ -273,3 +276,39 @@ def test_flat_keys_mean_what_the_plugin_makes_of_them(run: Launched) -> None:
             wrong[path.name] = (normal(flat.settings), real)
     assert wrong == {}
     assert told > LEAST / 2
+
+
+CALL = re.compile(r"in your script: (Accelerator\(.*?\)|torch\.optim\.\w+\(.*?\))(?=$|, and each|: the rest)")
+
+
+def test_what_a_script_is_told_to_call_is_there(run: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the file in force the calls are made, and the plugin that one of them names keeps what the file says."""
+    torch, utils = importlib.import_module("torch"), importlib.import_module("accelerate.utils")
+    model = torch.nn.Linear(1, 1)
+    names = {name: getattr(utils, name) for name in dir(utils)}
+    names |= {"Accelerator": SimpleNamespace, "torch": torch, "model": model}
+    called = set()
+    for plan in PLANS:
+        writing = write(plan, Request("Written for a test.", {}))
+        outcome = run(writing, plan)
+        for landing in writing.landings.values():
+            match = CALL.match(landing.action or "")
+            if match is None or "=..." in match[1]:
+                continue
+            with monkeypatch.context() as patch:
+                for name, value in outcome.env.items():
+                    patch.setenv(name, value)
+                made = eval(match[1], names)
+            called.add(match[1].partition("(")[2].partition("(")[0])
+            plugin = getattr(made, "fsdp_plugin", None)
+            if plugin is not None:
+                assert plugin.fsdp_version == 2
+                assert plugin.reshard_after_forward is outcome.fsdp.reshard_after_forward
+                wanted = LONG[str(plan.precision.reduce or plan.precision.compute)]
+                assert plugin.mixed_precision_policy.reduce_dtype == getattr(torch, wanted)
+    assert {
+        "fsdp_plugin=FullyShardedDataParallelPlugin",
+        "gradient_accumulation_plugin=GradientAccumulationPlugin",
+        "kwargs_handlers=[GradScalerKwargs",
+        "kwargs_handlers=[DistributedDataParallelKwargs",
+    } <= called

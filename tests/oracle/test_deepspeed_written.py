@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from dsconf.config.context import Context
 from dsconf.document.source import Unusable
 from dsconf.formats.deepspeed.read import read
 from dsconf.formats.deepspeed.write import config_of as written
+from dsconf.formats.fsdp2 import read as fsdp2
 from dsconf.lint.consumer import config_of
 from dsconf.lint.engine import open_document
 from dsconf.plan import (
@@ -36,6 +38,7 @@ from .judge import read as deepspeed_reads
 
 pytestmark = pytest.mark.oracle
 
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "fsdp2"
 WORLD = 4
 """Ranks that random Plans are for; groups of 2 divide them."""
 
@@ -72,6 +75,15 @@ def test_deepspeed_reads_every_public_config_again() -> None:
     assert len(distinct) > 100
     found = {text: refusal(json.loads(text), world) for text, world in distinct.items()}
     assert {text: error for text, error in found.items() if error} == {}
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.py")), ids=lambda path: path.stem)
+def test_deepspeed_reads_the_config_of_code_written_by_hand(path: Path) -> None:
+    """With the size of a batch, and a value for what only its run knows."""
+    config = written(fsdp2.read(path.read_text(encoding="utf-8"), str(path)).plan)
+    text = json.dumps({"train_micro_batch_size_per_gpu": 1, **config})
+    filled = json.loads(text.replace('"fp16": {"enabled": "auto"}', '"fp16": {}').replace('"auto"', "1"))
+    assert refusal(filled, 8) is None
 
 
 # ---- engines ---------------------------------------------------------------------------------------------------------

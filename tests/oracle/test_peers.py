@@ -15,7 +15,7 @@ import pytest
 from running import dsconf
 
 from tools.peers.faults import FAULTS, FOLDER, Fault
-from tools.peers.losses import LOSSES, STARTS, Loss, to_fsdp2, translate, translation
+from tools.peers.losses import FSDP1, LOSSES, STARTS, Loss, to_fsdp2, translate, translation
 from tools.peers.page import PAGE, converted_block
 from tools.peers.rivals import CONVERTED, RIVALS, Verdict, shown, verdict
 from tools.peers.rivals import run as run_alone
@@ -123,7 +123,7 @@ def test_accelerate_launch_answers_as_the_page_says(
 def started(config: str, folder: Path) -> tuple[str, accelerating.Outcome]:
     outcome = accelerating.launched(config, folder)
     if outcome.error is None:
-        return STARTS, outcome
+        return FSDP1 if outcome.fsdp and outcome.fsdp.fsdp_version == 1 else STARTS, outcome
     return f"`{shown(f'{type(outcome.error).__name__}: {outcome.error}')}`", outcome
 
 

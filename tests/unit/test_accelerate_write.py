@@ -275,6 +275,21 @@ def test_a_precision_that_is_left_open_comes_from_the_command_line() -> None:
     assert "--mixed_precision bf16" in (writing.landings["precision.compute"].action or "")
 
 
+def test_what_is_auto_is_filled_from_the_script() -> None:
+    params = {"lr": "auto", "betas": "auto", "weight_decay": 0.1}
+    schedule = {"type": "WarmupDecayLR", "params": {"warmup_min_lr": "auto", "total_num_steps": "auto"}}
+    auto = {"optimizer": {"type": "AdamW", "params": params}, "scheduler": schedule}
+    writing = deepspeed({**FLAT, **auto, "gradient_accumulation_steps": "auto", "gradient_clipping": "auto"})
+    landings = writing.landings
+    assert landings["batch.micro"].target == landings["batch.accumulation"].target == "auto"
+    assert "1.0" in landings["clipping.max_norm"].note
+    assert "DummyOptim(model.parameters(), lr=...)" in (landings["optimizer.name"].action or "")
+    assert landings["optimizer.betas"].outcome == "needs-value"
+    assert "write it in ds_config.json" in (landings["optimizer.betas"].action or "")
+    assert landings["schedule.min_lr"].outcome == "exact"
+    assert "DummyScheduler(optimizer, total_num_steps=...)" in (landings["schedule.name"].action or "")
+
+
 def test_what_the_launcher_drops_goes_nowhere() -> None:
     text = (
         "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\ndeepspeed_config:\n  zero_stage: 3\n"

@@ -417,6 +417,12 @@ def test_only_written_arguments_of_torchs_classes_are_there() -> None:
     assert found == Optimizer(name="SGD", arguments={"lr": 0.1, "momentum": 0.9})
 
 
+def test_a_zero_is_no_missing_argument() -> None:
+    """0 is the weight of older gradients here, where torch's own default is 0.004."""
+    found = plan(adam("NAdam", lr=0.1, momentum_decay=0)).optimizer
+    assert found == Optimizer(name="NAdam", arguments={"lr": 0.1, "momentum_decay": 0})
+
+
 @pytest.mark.parametrize(
     ("offload", "zero", "outcome"),
     [({}, "negative", "approximate"), ({"offload_optimizer": {"device": "cpu"}}, "bit", "close")],

@@ -125,7 +125,6 @@ def fields(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 WITH_ANOTHER = {
-    "batch.world_size": "part of batch.total",
     "optimizer": "its name and its arguments land",
     "schedule": "its name and its arguments land",
     "precision.autocast": "lands where it is on",
@@ -488,6 +487,11 @@ def test_steps_without_a_finite_norm(plan: Plan, expected: object, outcome: str)
 )
 def test_the_launcher_is_told_the_machines(launch: Launch, command: str) -> None:
     assert landing(PYTORCH.model_copy(update={"launch": launch}), "launch.world_size").target == command
+
+
+def test_the_ranks_that_a_batch_is_for_are_told_to_the_launcher() -> None:
+    plan = PYTORCH.model_copy(update={"batch": Batch(micro=1, accumulation=1, total=4, world_size=4)})
+    assert landing(plan, "batch.world_size").target == "deepspeed --num_gpus 4 train.py"
 
 
 def test_whole_weights_in_checkpoints_are_a_key_of_stage_3() -> None:

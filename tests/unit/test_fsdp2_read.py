@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from textwrap import dedent
 from typing import Any
 
@@ -427,7 +429,7 @@ def test_schedules() -> None:
     joined = f"S = torch.optim.lr_scheduler\nS.SequentialLR(o, {parts}, milestones=[1])"
     reading = reading_of(BLOCKS.format("", "") + code.format(joined))
     assert reading.plan.schedule is None
-    assert [item.key for item in reading.items if item.outcome == "unsupported"] == ["SequentialLR"]
+    assert [item.key for item in reading.items if item.outcome == "needs-value"] == ["SequentialLR"]
 
 
 def test_a_schedule_that_moves_once_per_epoch_is_said() -> None:
@@ -632,3 +634,41 @@ def test_a_class_that_holds_the_model() -> None:
 def test_what_is_no_fsdp2_code_is_refused_with_its_place(code: str, message: str) -> None:
     with pytest.raises(Unusable, match=message):
         read(code, "train.py")
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_any_python_file_is_read_or_refused() -> None:
+    read_ones = set()
+    for folder in ("dsconf", "tests", "benchmarks", "tools", "fixtures"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            with contextlib.suppress(Unusable):
+                read_file(path)
+                read_ones.add(path.stem)
+    assert {"handwritten", "sharding", "hf_finetune"} <= read_ones
+
+
+MUTATIONS = (
+    "(", ")", "self.", "*", "None", "= ", "if x:\n    ", "return ", "[0]", "lambda: ", "not ", ".data", "\n", "a, ",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+def test_whatever_a_file_has_become_only_unusable_is_raised(path: Path) -> None:
+    random = Random(path.stem)
+    text = path.read_text(encoding="utf-8")
+    for _ in range(25):
+        changed = text
+        for _ in range(random.randint(1, 3)):
+            start = random.randrange(len(changed))
+            end = start + random.choice((0, 1, 5, 40))
+            changed = changed[:start] + random.choice(MUTATIONS) + changed[end:]
+        with contextlib.suppress(Unusable):
+            read(changed, path.name)
+        lines = text.split("\n")
+        place = random.randrange(len(lines))
+        lines[place] = lines[place].replace("=", random.choice(("+=", "/=", ":=")), 1)
+        del lines[random.randrange(len(lines))]
+        with contextlib.suppress(Unusable):
+            read("\n".join(lines), path.name)

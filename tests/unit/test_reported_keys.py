@@ -32,6 +32,8 @@ def report_of(folder: Path, text: str, values: dict[str, object] | None = None) 
         report = translate(str(path), "fsdp2", Context(), values or {}, ()).report
     except (Refused, Skipped):
         return None
+    if report.source != "deepspeed":
+        return None
     assert render(report)
     assert json.dumps(report.as_json())
     return report

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .faults import FAULTS, FOLDER, Fault
-from .losses import LOSSES, ORIGINALS, STARTS, Loss, launched, to_fsdp2, translate, translation
+from .losses import FSDP1, LOSSES, ORIGINALS, STARTS, Loss, launched, to_fsdp2, translate, translation
 from .rivals import CONVERTED, RIVALS, WORDS, Verdict, run, verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
@@ -233,7 +233,7 @@ def converted_block(loss: Loss, said: str, converted: str) -> str:
 
 
 def _outcome(text: str) -> str:
-    return text if text == STARTS else f"`{text}`"
+    return text if text in (STARTS, FSDP1) else f"`{text}`"
 
 
 def _listing(path: Path) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dsconf.formats.accelerate.write import NEEDS, write_launch
+from dsconf.formats.accelerate.write_filled import land_filled
 from dsconf.formats.accelerate.write_script import duties
 from dsconf.formats.accelerate.yaml_text import Line, heading, lines_of
 from dsconf.formats.outcome import Landing
@@ -52,6 +53,7 @@ def write_deepspeed(plan: Plan, request: Request, inner: DeepSpeed) -> Writing:
     lines = [Line("compute_environment", "LOCAL_MACHINE")]
     lines.append(Line("distributed_type", "DEEPSPEED", request.labels.get("sharding.partition", "")))
     beside: dict[str, str] = {}
+    path = FILE
     if flat is None:
         path = inner.path if inner.path is not None and settings == inner.settings else FILE
         if path is not inner.path:
@@ -70,7 +72,7 @@ def write_deepspeed(plan: Plan, request: Request, inner: DeepSpeed) -> Writing:
     if any(line.key == "main_process_ip" for line in lines):
         section.append(Line("deepspeed_multinode_launcher", "standard", "start it on each machine"))
     lines.append(Line("deepspeed_config", section))
-    _land_script(plan, landings, filed=flat is None)
+    land_filled(plan, landings, path if flat is None else None)
     left = duties(landings, request.labels)
     text = "\n".join([*heading(request.origin, left), *lines_of(lines), ""])
     return Writing(text, landings, NEEDS, beside)
@@ -164,54 +166,6 @@ def _land_flat(landings: dict[str, Landing], flat: Mapping[str, Any]) -> None:
     for key, field in _FLAT.items():
         if key in flat and field in landings:
             landings[field] = landings[field]._replace(target=f"{key}: {flat[key]}")
-
-
-def _land_script(plan: Plan, landings: dict[str, Landing], *, filed: bool) -> None:
-    """What a script of Accelerate has to do for DeepSpeed."""
-    start = "in your script: "
-
-    def act(field: str, action: str) -> None:
-        if field in landings and landings[field].action is None:
-            landings[field] = landings[field]._replace(action=start + action)
-
-    micro = plan.batch.micro
-    if isinstance(micro, int):
-        act("batch.micro", f"DataLoader(batch_size={micro})")
-    _land_open(landings, plan)
-    if not filed and plan.batch.accumulation != 1:
-        act("batch.accumulation", "each micro batch in accelerator.accumulate(model)")
-    if plan.optimizer is not None:
-        given = "".join(
-            f", {name}=..."
-            for name in ("lr", "weight_decay")
-            if not _known(plan.optimizer.arguments.get(name, 0))
-        )
-        act(
-            "optimizer.name",
-            f"accelerate.utils.DummyOptim(model.parameters(){given}) in place of an optimizer",
-        )
-    if plan.clipping.max_norm is None and plan.batch.micro is None:
-        # Only then the loop may be the script's, and clip there.
-        clip = "write gradient_clipping where it clips: accelerator.clip_grad_norm_() does nothing under DeepSpeed"
-        landings["clipping.max_norm"] = Landing("exact", "", "", start + clip)
-    if plan.schedule is not None:
-        act("schedule.name", "accelerate.utils.DummyScheduler(optimizer) in place of a schedule")
-
-
-def _land_open(landings: dict[str, Landing], plan: Plan) -> None:
-    """What the source leaves to the script, Accelerate fills from there."""
-    fills = {
-        "batch.micro": "the batch_size of the DataLoader",
-        "batch.accumulation": "gradient_accumulation_steps",
-    }
-    for field, what in fills.items():
-        if getattr(plan.batch, field.partition(".")[2]) is None:
-            note = f"Accelerate fills it from {what} in the script"
-            landings[field] = Landing("exact", "auto", note)
-
-
-def _known(value: object) -> bool:
-    return value is None or isinstance(value, bool | int | float | str | tuple)
 
 
 def _layout(plan: Plan, request: Request, lines: list[Line], landings: dict[str, Landing]) -> None:

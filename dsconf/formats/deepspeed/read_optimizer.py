@@ -156,7 +156,8 @@ class _Optimizer:
         arguments: dict[str, Any] = {}
         for argument in OPTIMIZERS[name]:
             path = f"{_PREFIX}{argument}"
-            written = self.notes.config.raw(path) not in (None, False)
+            raw = self.notes.config.raw(path)
+            written = raw is not None and raw is not False  # a 0 is a value
             if argument not in taken or not (argument in always or written):
                 continue
             if argument == "amsgrad" and self.built in _ADAM_KERNELS:  # they refuse it

@@ -189,9 +189,10 @@ def _launch(draft: Draft) -> None:
     nodes = launch.machines
     if nodes is None and launch.world_size and launch.gpus_per_node:
         nodes = -(-launch.world_size // launch.gpus_per_node)
-    gpus = launch.gpus_per_node or (launch.world_size if nodes in (None, 1) else None)
+    world = launch.world_size or draft.plan.ranks
+    gpus = launch.gpus_per_node or (world if nodes in (None, 1) else None)
     options = [f"--num_nodes {nodes}"] if nodes else []
     options += [f"--num_gpus {gpus}"] if gpus else []
     command = " ".join(["deepspeed", *options, "train.py"])
-    for name in ("world_size", "gpus_per_node", "machines"):
-        draft.land(f"launch.{name}", "exact", command if options else "")
+    for field in ("launch.world_size", "launch.gpus_per_node", "launch.machines", "batch.world_size"):
+        draft.land(field, "exact", command if options else "")

@@ -175,11 +175,8 @@ def _reduction(draft: Draft) -> None:
 def _inputs(draft: Draft) -> None:
     precision = draft.plan.precision
     units = precision.units_cast
-    for field, casts in (
-        ("precision.casts_inputs", precision.casts_inputs),
-        ("precision.units_cast", units != "none"),
-    ):
-        if not casts:
+    for field in ("precision.casts_inputs", "precision.units_cast"):
+        if not precision.casts_inputs and units == "none":
             draft.land(field, "exact", "", "DeepSpeed casts no inputs")
         elif precision.compute == "fp32":
             draft.land(field, "no-effect", "", "nothing is cast in fp32")

@@ -57,9 +57,9 @@ def _read(text: str, path: str) -> Reading:
     if "parallelize" not in known.functions and not any(notes.of_torch(*SHARDS, *REPLICATES)):
         raise Unusable(_RULE, _nothing(notes), None, text)
     plan = _script(notes)
-    if known.functions:
+    if _OWN & {*known.functions}:
         plan = read_emitted(Emitted(notes, known), plan)
-        for name in known.edited if _OWN & {*known.functions} else ():
+        for name in known.edited:
             note = f"dsconf writes {name} otherwise: it is read as any other code"
             notes.say(name, f"def {name}", "exact", note)
     return Reading(

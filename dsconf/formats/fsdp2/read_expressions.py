@@ -105,7 +105,7 @@ class Expressions(Scopes):
                 text = node.evaluated_value
                 return Known(text) if isinstance(text, str) else Opaque(self.text(node), node)
             case cst.Attribute(value=base, attr=attr):
-                return self._attribute(self.value(base), attr.value)
+                return self._attribute(self.value(base), attr.value, node)
             case cst.Call():
                 return self._call(node)
             case cst.BinaryOperation(left=left, operator=sign, right=right):
@@ -153,7 +153,7 @@ class Expressions(Scopes):
         source = item_of(found) or found
         return source.items if isinstance(source, Seq) else (Spread(source),)
 
-    def _attribute(self, base: Value, name: str) -> Value:
+    def _attribute(self, base: Value, name: str, node: cst.CSTNode | None = None) -> Value:
         match base:
             case Ref(name=full):
                 return Ref(f"{full}.{name}")
@@ -161,13 +161,13 @@ class Expressions(Scopes):
                 found = self._heap.get((scope, name)) or self._member(of, name)
                 if isinstance(found, Function):
                     return Function(found.node, found.scope, base)
-                return found or Attr(base, name)
+                return found or Attr(base, name, node)
             case Class():
-                return self._member(base, name) or Attr(base, name)
+                return self._member(base, name) or Attr(base, name, node)
             case Choice(test=test, yes=yes, no=no):
-                return merged(test, self._attribute(yes, name), self._attribute(no, name))
+                return merged(test, self._attribute(yes, name, node), self._attribute(no, name, node))
             case _:
-                return Attr(base, name)
+                return Attr(base, name, node)
 
     def _member(self, of: Class, name: str) -> Value | None:
         found = self._heap.get((of.scope, name))
@@ -263,7 +263,7 @@ class Expressions(Scopes):
         base = None
         if isinstance(node.func, cst.Attribute):
             base = self.value(node.func.value)
-            function = self._attribute(base, node.func.attr.value)
+            function = self._attribute(base, node.func.attr.value, node.func)
         else:
             function = self.value(node.func)
         args: list[Value] = []

@@ -9,7 +9,7 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from dsconf.formats.fsdp2.read_scopes import Event, Scopes, shown
-from dsconf.formats.fsdp2.read_values import Choice, Made, Op, Opaque, Value, called, plain, torch_name
+from dsconf.formats.fsdp2.read_values import Attr, Choice, Made, Op, Opaque, Value, called, plain, torch_name
 from dsconf.formats.outcome import Item, Outcome
 from dsconf.formats.reading import Default, Remark
 from dsconf.plan import Unresolved
@@ -119,7 +119,7 @@ class Notes:
 
 def _node(value: Value) -> cst.CSTNode | None:
     match value:
-        case Made(node=node) | Op(node=node) | Opaque(node=node):
+        case Made(node=node) | Op(node=node) | Opaque(node=node) | Attr(node=node):
             return node
         case Choice(test=test):
             return _node(test)

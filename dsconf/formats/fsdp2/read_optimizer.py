@@ -21,12 +21,12 @@ from dsconf.formats.fsdp2.read_values import (
 from dsconf.plan import OPTIMIZERS, Optimizer
 
 TORCH = [name for name in OPTIMIZERS if name not in ("Lion", "Muon")]
-_FIRST = {
+FIRST = {
     "AdamW": 5, "Adam": 5, "Adadelta": 4, "Adagrad": 5, "Adamax": 4, "ASGD": 5, "NAdam": 6, "RAdam": 5, "RMSprop": 6,
     "SGD": 5,
 }  # fmt: skip
 """How many arguments each class takes by position, after the parameters: the first ones of OPTIMIZERS."""
-_DEFAULTS: dict[str, dict[str, Any]] = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     "AdamW": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01},
     "Adam": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0},
     "Adadelta": {"lr": 1.0, "rho": 0.9, "eps": 1e-6, "weight_decay": 0.0},
@@ -39,7 +39,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "SGD": {"lr": 1e-3, "momentum": 0.0, "weight_decay": 0.0},
 }
 """torch's own defaults of what other frameworks have other defaults of."""
-_IDLE = ("foreach", "capturable", "differentiable")
+IDLE = ("foreach", "capturable", "differentiable")
+"""Arguments of how a step is computed, and not what."""
 
 
 def made_optimizers(notes: Notes) -> list[Made]:
@@ -109,7 +110,7 @@ def _alike(first: Made, second: Made) -> bool:
 
 def _argument(made: Made, name: str, argument: str) -> Value | None:
     place = OPTIMIZERS[name].index(argument)
-    return made.argument(argument, place + 1 if place < _FIRST.get(name, 0) else None)
+    return made.argument(argument, place + 1 if place < FIRST.get(name, 0) else None)
 
 
 def _arguments(notes: Notes, made: Made, name: str) -> dict[str, Any]:
@@ -118,7 +119,7 @@ def _arguments(notes: Notes, made: Made, name: str) -> dict[str, Any]:
     groups = _groups(params)
     if groups is not None:
         given = sorted({str(key) for group in groups for key in group.items if key != "params"})
-        note = f"parameter groups with their own {', '.join(given) or 'arguments'}: the Plan has one group"
+        note = f"parameter groups with their own {', '.join(given) or 'arguments'}: what is written has one group"
         action = "keep the groups in your script: they are given with the parameters"
         notes.say(f"{name}.params", notes.text(params), "approximate", note, node=made.node, action=action)
     elif params is None or is_parameters(params) is None:
@@ -129,12 +130,12 @@ def _arguments(notes: Notes, made: Made, name: str) -> dict[str, Any]:
         key, field = f"{name}.{argument}", f"optimizer.{argument}"
         if value is not None and not (plain(value) is None and argument == "fused"):
             found[argument] = _value(notes, key, field, value, made)
-        elif argument in _DEFAULTS[name] and made.open is None:
-            found[argument] = _DEFAULTS[name][argument]
+        elif argument in DEFAULTS[name] and made.open is None:
+            found[argument] = DEFAULTS[name][argument]
             notes.default(key, field, found[argument], "PyTorch's default")
-        elif argument in _DEFAULTS[name] and made.open is not None:
+        elif argument in DEFAULTS[name] and made.open is not None:
             found[argument] = notes.open(key, field, made.open, made.node)
-    for argument in _IDLE:
+    for argument in IDLE:
         value = made.keywords.get(argument)
         if value is not None:
             notes.say(f"{name}.{argument}", value, "no-effect", "how the step is computed, and not what")

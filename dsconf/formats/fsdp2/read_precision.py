@@ -26,6 +26,7 @@ from dsconf.formats.fsdp2.read_values import (
 from dsconf.plan import Dtype, LossScaling, Precision, Sharding, Unresolved
 
 _POLICY = "MixedPrecisionPolicy"
+_LOADERS = ("from_pretrained", "from_config")
 _SCALER = ("init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled")
 
 
@@ -184,17 +185,19 @@ def _weights(notes: Notes, units: Sequence[Unit]) -> _Weights:
         rounded |= cast != "fp32"
         if not keeps:
             dtype = cast
-            field = "precision.masters" if cast != "fp32" else ""
-            if field:
-                notes.take(
-                    f"{called(event.made)} (dtype)",
-                    field,
-                    {"bf16": "torch.bfloat16", "fp16": "torch.float16"}[cast],
-                )
+        if not keeps and cast != "fp32":
+            notes.take(_cast_key(event.made), "precision.masters", {"bf16": "torch.bfloat16"}.get(cast, cast))
     if not seen:
         note = "PyTorch's default; a model that is loaded in 16 bits is trained in them"
         notes.say("model dtype", "torch.float32", "exact", note, written=False)
     return _Weights(dtype, rounded and dtype == "fp32")
+
+
+def _cast_key(made: Made) -> str:
+    name = called(made)
+    if name.startswith("from_"):
+        return f"{name}.{'torch_dtype' if 'torch_dtype' in made.keywords else 'dtype'}"
+    return {"setattr": "param.data", "set_default_dtype": name}.get(name, f"model.{name}")
 
 
 def _casts_of_weights(notes: Notes, paths: set[Any]) -> Iterator[tuple[Event, Dtype | None, bool]]:
@@ -215,20 +218,14 @@ def _casts_of_weights(notes: Notes, paths: set[Any]) -> Iterator[tuple[Event, Dt
                 given = _converted(source)
                 if given is not None and is_parameters(owner) is not None:
                     yield event, given, False
-            case Made(function=function) if called(made) == "from_pretrained" and _is_model(function):
+            case Made() if called(made) in _LOADERS and path_of(made) in paths:
                 asked = made.argument("torch_dtype") or made.argument("dtype")
-                if path_of(made) in paths:
+                if asked is not None or called(made) == "from_pretrained":
                     yield event, dtype_of(asked), False
             case Made() if torch_name(made.function) == "set_default_dtype":
                 yield event, dtype_of(made.argument("d", 0)), False
             case _:
                 pass
-
-
-def _is_model(function: Value) -> bool:
-    name = function.base.name if isinstance(function, Attr) and isinstance(function.base, Ref) else ""
-    name = name or (function.name if isinstance(function, Ref) else "")
-    return "Model" in name or "For" in name.rpartition(".")[2]
 
 
 def _cast_to(name: str, made: Made) -> Dtype | None:

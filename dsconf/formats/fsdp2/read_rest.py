@@ -36,7 +36,7 @@ def read_rest(notes: Notes, found: Sequence[Unit]) -> None:
         notes.say("torch.compile", True, "exact", note, node=event.made.node)
     for event in notes.of_torch("init_process_group"):
         backend = event.made.argument("backend", 0)
-        notes.say("init_process_group", backend or "", "no-effect", "the launcher and the script do it")
+        notes.say("init_process_group", backend or True, "no-effect", "the launcher and the script do it")
     for event in notes.methods("set_modules_to_forward_prefetch", "set_modules_to_backward_prefetch"):
         notes.say(
             called(event.made), True, "no-effect", "when weights are gathered, and not what is computed"

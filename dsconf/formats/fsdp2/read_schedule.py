@@ -9,7 +9,7 @@ from dsconf.formats.fsdp2.read_scopes import Event
 from dsconf.formats.fsdp2.read_values import UNKNOWN, Attr, Made, Ref, Seq, Value, called, plain
 from dsconf.plan import Schedule, TorchSchedule, TrainerSchedule, Unresolved
 
-_ARGUMENTS = {
+ARGUMENTS = {
     "StepLR": "step_size gamma",
     "MultiStepLR": "milestones gamma",
     "ConstantLR": "factor total_iters",
@@ -23,7 +23,7 @@ _ARGUMENTS = {
     "max_momentum div_factor final_div_factor three_phase",
 }
 """The arguments of the schedulers of torch after the optimizer, in order."""
-_CODE = {
+CODE = {
     "LambdaLR": "its curve is a function",
     "MultiplicativeLR": "its curve is a function",
     "ReduceLROnPlateau": "it follows a metric",
@@ -65,8 +65,8 @@ def read_schedule(notes: Notes, steps: list[Event]) -> Schedule | None:
         return None
     _stepping(notes, first, steps)
     name = called(first)
-    if name in _CODE:
-        notes.say(name, first, "unsupported", _CODE[name], node=first.node, action=_KEEP)
+    if name in CODE:
+        notes.say(name, first, "needs-value", CODE[name], node=first.node, action=_KEEP)
         return None
     if name == "get_scheduler":
         return _by_name(notes, first)
@@ -74,7 +74,7 @@ def read_schedule(notes: Notes, steps: list[Event]) -> Schedule | None:
         kind, arguments = _BY_FUNCTION[name]
         notes.take(name, "schedule.name", kind)
         return _of_trainer(notes, first, name, kind, arguments.split(), 1)
-    if name not in _ARGUMENTS:
+    if name not in ARGUMENTS:
         notes.say(name, first, "unsupported", "it is not translated", node=first.node, action=_KEEP)
         return None
     return _of_torch(notes, first, name)
@@ -102,7 +102,7 @@ def _parts(made: Made) -> list[Value]:
 def _of_torch(notes: Notes, made: Made, name: str) -> Schedule:
     notes.take(name, "schedule.name", f"torch.optim.lr_scheduler.{name}")
     arguments: dict[str, Any] = {}
-    for place, argument in enumerate(_ARGUMENTS[name].split()):
+    for place, argument in enumerate(ARGUMENTS[name].split()):
         value = made.argument(argument, place + 1)
         if value is None:
             continue

@@ -157,6 +157,8 @@ def shown(scopes: Scopes, value: Value) -> Any:
             return scopes.text(node)
         case Opaque(text=text):
             return text
+        case Attr(node=cst.CSTNode() as node):
+            return scopes.text(node)
         case Attr(base=base, name=name):
             return f"{shown(scopes, base)}.{name}"
         case Choice(test=test, yes=yes, no=no):

@@ -34,6 +34,7 @@ class Attr(Value):
 
     base: Value
     name: str
+    node: cst.CSTNode | None = None
 
 
 @dataclass(frozen=True, eq=False)

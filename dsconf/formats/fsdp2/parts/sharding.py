@@ -69,11 +69,13 @@ def find_blocks(module: nn.Module) -> list[nn.Module]:
 
 def recomputed(model: nn.Module) -> list[nn.Module]:
     """The blocks, each in a wrapper that computes its activations again in the backward pass."""
-    paths = {module: name for name, module in model.named_modules()}
+    blocks = find_blocks(model)
     wrapped: list[nn.Module] = []
-    for block in find_blocks(model):
-        wrapped.append(checkpoint_wrapper(block))
-        model.set_submodule(paths[block], wrapped[-1])
+    for parent in list(model.modules()):
+        for name, child in parent.named_children():
+            if child in blocks:
+                wrapped.append(checkpoint_wrapper(child))
+                setattr(parent, name, wrapped[-1])
     return wrapped
 
 

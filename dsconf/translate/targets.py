@@ -16,7 +16,7 @@ from dsconf.formats.outcome import Landing
 from dsconf.formats.reading import Reading
 from dsconf.formats.writing import Request, Writing
 from dsconf.plan import Plan
-from dsconf.translate.told import Held, Told, kept, with_values
+from dsconf.translate.told import Held, Told, kept, with_values, without
 
 _WRITERS = {
     "fsdp2": "fsdp2",
@@ -99,7 +99,12 @@ def _settings(
     if held is None:
         return settings, landings
     beside = {} if reading.source == "deepspeed" else settings
-    settings = {**beside, **held.settings}
+    settings = without({**beside, **held.settings}, _refused(reading))
     own = {field for key, field in reading.fields.items() if key in held.keys}
     exact = {field: Landing("exact", landings[field].target if field in landings else "") for field in own}
     return settings, {**landings, **exact}
+
+
+def _refused(reading: Reading) -> list[str]:
+    """The keys that DeepSpeed no longer takes."""
+    return [item.key for item in reading.items if item.outcome == "rejected-by-source"]

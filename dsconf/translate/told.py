@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from dsconf.formats.outcome import Item
@@ -38,6 +38,19 @@ def with_values(settings: Mapping[str, Any], values: Mapping[str, object]) -> di
             section = section[key]
         section[name] = value
     return root
+
+
+def without(settings: Mapping[str, Any], paths: Collection[str]) -> dict[str, Any]:
+    """A DeepSpeed config without some of its keys, by dotted path."""
+
+    def left(section: Mapping[str, Any], above: str) -> dict[str, Any]:
+        return {
+            key: left(value, f"{above}{key}.") if isinstance(value, Mapping) else value
+            for key, value in section.items()
+            if f"{above}{key}" not in paths
+        }
+
+    return left(settings, "")
 
 
 def kept(told: Told) -> Reading:

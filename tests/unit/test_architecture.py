@@ -177,6 +177,7 @@ SHARED = LEAVES | {
     f"dsconf.formats.{name}"
     for name in (
         "reading", "writing", "choices", "row", "section", "pruning", "fsdp_section", "fsdp_precision",
+        "yaml_lines",
     )
 }  # fmt: skip
 """What all formats use."""

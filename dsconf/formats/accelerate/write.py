@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dsconf.formats.accelerate.write_script import duties, land_script
-from dsconf.formats.accelerate.yaml_text import Line, heading, lines_of
+from dsconf.formats.accelerate.yaml_text import heading, lines_of
 from dsconf.formats.fsdp_precision import Kind, land_precision, word_for
 from dsconf.formats.fsdp_section import write_section
 from dsconf.formats.outcome import Landing
 from dsconf.formats.writing import Request, Writing
+from dsconf.formats.yaml_lines import Line
 from dsconf.plan import Plan
 
 NEEDS = "Accelerate 1.15"

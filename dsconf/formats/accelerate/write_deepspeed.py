@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from dsconf.formats.accelerate.write import NEEDS, write_launch
 from dsconf.formats.accelerate.write_filled import land_filled
 from dsconf.formats.accelerate.write_script import duties
-from dsconf.formats.accelerate.yaml_text import Line, heading, lines_of
+from dsconf.formats.accelerate.yaml_text import heading, lines_of
 from dsconf.formats.outcome import Landing
 from dsconf.formats.writing import Request, Writing
+from dsconf.formats.yaml_lines import Line
 from dsconf.plan import Plan
 
 FILE = "ds_config.json"

@@ -1,43 +1,25 @@
-"""Hand-formatted YAML of Accelerate: keys in the order of `accelerate config`, with comments."""
+"""The YAML of Accelerate: keys in the order of `accelerate config`, which is that of the alphabet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
-from dsconf.document.yaml_style import scalar
-
-
-class Line(NamedTuple):
-    """A key with its value; `comment` says where the value comes from."""
-
-    key: str
-    value: object
-    """A mapping of lines for a section."""
-    comment: str = ""
+from dsconf.formats import yaml_lines
+from dsconf.formats.yaml_lines import Line
 
 
-def lines_of(entries: Iterable[Line], indent: str = "") -> list[str]:
-    """The lines of some keys, in alphabetical order."""
-    found = []
-    for key, value, comment in sorted(entries, key=lambda line: line.key):
-        behind = f"  # {_one_line(comment)}" if comment else ""
-        if isinstance(value, list):
-            found += [f"{indent}{key}:{behind}", *lines_of(value, indent + "  ")]
-        else:
-            quote = "'" if value == "no" else ""
-            found.append(f"{indent}{key}: {scalar(value, quote)}{behind}")
-    return found
+def lines_of(entries: Iterable[Line]) -> list[str]:
+    """The lines of some keys, and of those in their sections."""
+    return yaml_lines.lines_of(_ordered(entries))
+
+
+def _ordered(entries: Iterable[Line]) -> list[Line]:
+    return [
+        line._replace(value=_ordered(line.value)) if isinstance(line.value, list) else line
+        for line in sorted(entries, key=lambda line: line.key)
+    ]
 
 
 def heading(origin: str, duties: Mapping[str, str]) -> list[str]:
     """The comment at the head: what the file is, and what the script has to do beside it."""
-    found = [f"# {_one_line(line)}".rstrip() for line in origin.split("\n")]
-    if duties:
-        found += ["#", "# The rest is the script's:", "#"]
-        found += [f"#   {_one_line(what)}: {duty}" for what, duty in duties.items()]
-    return found
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split("\n"))
+    return yaml_lines.heading(origin, "The rest is the script's", duties.items())

@@ -8,9 +8,10 @@ from dsconf.formats.outcome import Landing
 from dsconf.formats.training.accumulation import EACH_BATCH, land_accumulation, reduces_each
 from dsconf.formats.training.draft import Draft
 from dsconf.formats.training.replicas import land_replicas
-from dsconf.formats.training.text import Line, heading, lines_of, open_lines
+from dsconf.formats.training.text import heading, open_lines
 from dsconf.formats.training.write import write_arguments, write_word
 from dsconf.formats.writing import Request, Writing
+from dsconf.formats.yaml_lines import Line, lines_of
 from dsconf.plan import Plan, Unresolved
 
 NEEDS = "Axolotl with transformers 5.24"

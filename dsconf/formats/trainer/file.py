@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from dsconf.formats.outcome import Landing
 from dsconf.formats.training.draft import Draft
-from dsconf.formats.training.text import Line, heading, lines_of, open_lines
+from dsconf.formats.training.text import heading, open_lines
 from dsconf.formats.writing import Request
+from dsconf.formats.yaml_lines import Line, lines_of
 
 NEEDS = "transformers 5.24"
 _FOLDER = Line("output_dir", "trainer_output", "Trainer's default, where checkpoints go")

@@ -9,9 +9,9 @@ from dsconf.formats.trainer.notes import SECTION
 from dsconf.formats.training.accumulation import EACH_BATCH, land_accumulation, reduces_each
 from dsconf.formats.training.draft import Draft
 from dsconf.formats.training.replicas import land_replicas
-from dsconf.formats.training.text import Line
 from dsconf.formats.training.write import write_arguments, write_word
 from dsconf.formats.writing import Request, Writing
+from dsconf.formats.yaml_lines import Line
 from dsconf.plan import Plan
 
 _OFFLOAD = "cpu_offload"

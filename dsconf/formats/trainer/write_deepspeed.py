@@ -10,10 +10,10 @@ from dsconf.document.node import UNKNOWN
 from dsconf.formats.outcome import Landing, Outcome
 from dsconf.formats.trainer.file import NEEDS, land_launch, text_of
 from dsconf.formats.training.draft import Draft
-from dsconf.formats.training.text import Line
 from dsconf.formats.training.write_optimizer import write_optimizer
 from dsconf.formats.training.write_schedule import write_schedule
 from dsconf.formats.writing import Request, Writing
+from dsconf.formats.yaml_lines import Line
 from dsconf.plan import Plan, TrainerSchedule, Unresolved
 
 _MATCHED = {

@@ -361,6 +361,12 @@ def test_optimizers(call: str, expected: dict[str, object]) -> None:
         ("torch.div(loss_fn(batch), N).backward()\noptimizer.step()", 4),
         ("loss_fn(batch).backward()\nif (i + 1) % N == 0:\n    optimizer.step()", 4),
         ("for micro in batch:\n    loss_fn(micro).backward()\noptimizer.step()", None),
+        ("loss_fn(batch).backward()\nif is_last(i):\n    optimizer.step()", None),
+        ("loss_fn(batch).backward()\nif norm.isfinite():\n    optimizer.step()", 1),
+        ("(loss_fn(batch).sum() / batch.mask.sum()).backward()\noptimizer.step()", 1),
+        ("(loss_fn(batch) / dist.get_world_size()).backward()\noptimizer.step()", 1),
+        ("loss = loss_fn(batch).sum() / batch.mask.sum() / N\nloss.backward()\noptimizer.step()", 4),
+        ("loss = loss_fn(batch) / N / batch.mask.sum()\nloss.backward()\noptimizer.step()", 4),
     ],
 )
 def test_accumulation(loop: str, accumulation: int | None) -> None:
@@ -458,6 +464,7 @@ def test_a_schedule_that_moves_once_per_epoch_is_said() -> None:
         ("torch.cuda.amp.autocast(dtype=torch.bfloat16)", "bf16"),
         ("torch.autocast('cuda', torch.bfloat16, enabled=False)", None),
         ("torch.autocast('cuda', torch.bfloat16, enabled=args.amp)", None),
+        ("torch.no_grad(), torch.autocast('cuda', torch.bfloat16)", None),
     ],
 )
 def test_autocast(context: str, dtype: str | None) -> None:
@@ -792,3 +799,43 @@ def test_a_given_argument_counts_instead_of_a_default() -> None:
     assert optimizer is not None
     assert optimizer.arguments["weight_decay"] == 0.5
     assert optimizer.arguments["betas"] == (0.8, 0.9)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "float('inf')",
+        "float('nan')",
+        "10**400",
+        "1" * 400,
+        "-1",
+        "'x'",
+        "None",
+        "[]",
+        "{1: 2}",
+        "1e-320",
+        "True",
+    ],
+)
+def test_any_value_is_read(value: str) -> None:
+    """Whatever stands in the place of a number."""
+    code = f"""
+    V = {value}
+    for block in model.layers:
+        fully_shard(block, mesh=init_device_mesh("cuda", (V, V)), reshard_after_forward=V)
+    fully_shard(model)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), V)
+    optimizer = torch.optim.AdamW(model.parameters(), V, V, weight_decay=(V, V))
+    torch.optim.lr_scheduler.StepLR(optimizer, V)
+    from transformers import get_scheduler
+    get_scheduler(V, optimizer, V, V, scheduler_specific_kwargs=V)
+    scaler = torch.amp.GradScaler("cuda", V, V, V, V, V)
+    torch.utils.data.DataLoader(data, V)
+    with torch.autocast("cuda", V, V):
+        loss = model(batch) / V * V
+    loss.backward()
+    optimizer.step()
+    """
+    with contextlib.suppress(Unusable):
+        reading = reading_of(code)
+        assert reading.plan.optimizer is not None

@@ -244,6 +244,11 @@ def test_a_constant_may_have_another_value() -> None:
     assert plan.clipping.max_norm == 0.25
 
 
+def test_a_constant_of_another_kind_is_refused() -> None:
+    with pytest.raises(Unusable, match="can't have the value 'ten'"):
+        read(changed("WARMUP_STEPS = 10", "WARMUP_STEPS = 'ten'"), "m.py")
+
+
 def test_a_constant_that_is_computed_is_open() -> None:
     reading = read(changed("\nLR = 0.0001", "\nLR = 1e-4 * dist.get_world_size()"), "m.py")
     assert reading.plan.optimizer is not None

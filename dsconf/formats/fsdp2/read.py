@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper
+from pydantic import ValidationError
 
 from dsconf.document.node import Span, line_starts
 from dsconf.document.source import Unusable
@@ -44,6 +45,11 @@ def read(text: str, path: str, given: Mapping[str, object] | None = None) -> Rea
     """
     try:
         return _read(text, given or {})
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        message = f"a setting of the Plan can't have the value {first['input']!r}: {place}: {first['msg']}"
+        raise Unusable(_RULE, message, None, text) from None
     except RecursionError:
         raise Unusable(_RULE, "expressions are nested too deeply to be followed", None, text) from None
 

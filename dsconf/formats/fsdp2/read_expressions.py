@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import libcst as cst
 
-from dsconf.formats.fsdp2.read_folding import computed, fold, item_of, merged, symbol_of, truth, unpacked
+from dsconf.formats.fsdp2.read_folding import (
+    LARGEST,
+    computed,
+    fold,
+    item_of,
+    merged,
+    symbol_of,
+    truth,
+    unpacked,
+)
 from dsconf.formats.fsdp2.read_scopes import Condition, Frame, Scopes
 from dsconf.formats.fsdp2.read_values import (
     ABSENT,
@@ -100,7 +109,8 @@ class Expressions(Scopes):
             case cst.Name():
                 return self._name(node)
             case cst.Integer() | cst.Float():
-                return Known(node.evaluated_value)
+                number = node.evaluated_value
+                return Known(number) if abs(number) < LARGEST else Opaque(self.text(node), node)
             case cst.SimpleString() | cst.ConcatenatedString():
                 text = node.evaluated_value
                 return Known(text) if isinstance(text, str) else Opaque(self.text(node), node)

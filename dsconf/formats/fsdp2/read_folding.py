@@ -29,7 +29,8 @@ from dsconf.formats.fsdp2.read_values import (
     torch_name,
 )
 
-_LARGEST = 1 << 80
+LARGEST = 1 << 80
+"""No number of a training script is larger: one that is stands for itself, and is not computed with."""
 _MOST_CHOICES = 6
 """What more values than these can be is not followed."""
 _BINARY: Mapping[type[cst.CSTNode], tuple[str, Callable[[Any, Any], Any]]] = {
@@ -107,7 +108,7 @@ def _compared_with_none(symbol: str, left: Value, right: Value) -> Value | None:
 
 
 def _are_small_numbers(symbol: str, left: Any, right: Any) -> bool:
-    if not all(isinstance(each, int | float) and abs(each) < _LARGEST for each in (left, right)):
+    if not all(isinstance(each, int | float) and abs(each) < LARGEST for each in (left, right)):
         return False
     return symbol != "**" or abs(right) <= 64
 

@@ -49,11 +49,11 @@ def _micro(notes: Notes) -> int | Unresolved | None:
     loaders = [event.made for event in notes.of_torch("DataLoader")]
     key = "DataLoader.batch_size"
     values = [(made.argument("batch_size", 1), made) for made in loaders]
-    sizes = {plain(value) for value, _ in values if value is not None}
+    sizes = [plain(value) for value, _ in values if value is not None]
     value, made = next(((value, made) for value, made in values if value is not None), (None, None))
     if value is None or made is None:
         return None
-    if len(sizes) > 1:
+    if any(size != sizes[0] for size in sizes):
         note = f"several DataLoaders with different sizes; the one at {notes.place(made.node)} is taken"
         notes.remark(key, "exact", note)
     size = plain(value)
@@ -90,21 +90,20 @@ def _accumulation(notes: Notes, steps: list[Event]) -> int | Unresolved | None:
         return count
     if not backwards or not steps:
         return None
-    if len(backwards[0].loops) > len(steps[0].loops):
+    backward, step = backwards[0], steps[0]
+    shared = {id(condition.test) for condition in backward.conditions}
+    when = [
+        each.test for each in step.conditions if id(each.test) not in shared and not _asks_finite(each.test)
+    ]
+    if len(backward.loops) > len(step.loops) or when:
+        only = f", where `{notes.text(when[0])}`" if when else ""
         note = (
-            "several micro batches per step, their number being known in a run only; the loss is not divided by it, so "
-            "that gradients add up, where the target has their mean"
+            f"a step is taken for a number of micro batches that is known in a run only{only}; the loss is not divided "
+            "by it, so that gradients add up, where the target has their mean"
         )
         action = "with one micro batch per step there is no difference"
-        notes.say(
-            f"{_STEPS} (loss)",
-            None,
-            "needs-value",
-            note,
-            node=backwards[0].made.node,
-            action=action,
-            written=False,
-        )
+        key, node = f"{_STEPS} (loss)", backward.made.node
+        notes.say(key, None, "needs-value", note, node=node, action=action, written=False)
         return None
     return 1
 
@@ -138,35 +137,54 @@ def _name(notes: Notes, divisor: Value, node: cst.CSTNode | None) -> str:
 
 
 def _divisor(loss: Value) -> tuple[Value | None, cst.CSTNode | None]:
-    """What a loss is divided by before its backward pass."""
-    while True:
-        match loss:
-            case Made(function=Attr(name="scale"), args=(inner,)):
-                loss = inner
-            case Made(function=Attr(base=base, name="div" | "div_"), args=(divisor, *_), node=node):
-                return divisor, node
-            case Made(function=Ref() as function, args=(_, divisor, *_), node=node) if torch_name(
-                function
-            ) in ("div", "divide"):
-                return divisor, node
-            case Made(function=Attr(base=base, name="mean" | "sum" | "float" | "to" | "requires_grad_")):
-                loss = base
-            case Op(symbol="/", right=divisor, node=node):
-                return divisor, node
-            case Op(symbol="*", left=left, right=right, node=node):
-                for factor, other in ((right, left), (left, right)):
-                    inverse = plain(factor)
-                    if isinstance(inverse, float) and 0 < inverse < 1 and (1 / inverse) == round(1 / inverse):
-                        return Known(round(1 / inverse)), node
-                    if isinstance(factor, Op) and factor.symbol == "/" and plain(factor.left) in (1, 1.0):
-                        return factor.right, factor.node
-                    if isinstance(other, Op | Made):
-                        found, place = _divisor(other)
-                        if found is not None:
-                            return found, place
-                return None, None
-            case _:
-                return None, None
+    """The number that a loss is divided by before its backward pass; a count of tokens or ranks is none."""
+    divisor: Value | None = None
+    match loss:
+        case Made(function=Attr(name="scale"), args=(inner,)):
+            return _divisor(inner)
+        case Made(function=Attr(base=inner, name="div" | "div_"), args=(divisor, *_), node=node):
+            pass
+        case Made(function=Ref() as function, args=(inner, divisor, *_), node=node) if torch_name(
+            function
+        ) in ("div", "divide"):
+            pass
+        case Made(function=Attr(base=inner, name="mean" | "sum" | "float" | "to" | "requires_grad_")):
+            return _divisor(inner)
+        case Op(symbol="/", left=inner, right=divisor, node=node):
+            pass
+        case Op(symbol="*", left=left, right=right, node=node):
+            return _factor(left, right, node) or _factor(right, left, node) or (None, None)
+        case _:
+            return None, None
+    return (divisor, node) if _is_count(divisor) else _divisor(inner)
+
+
+def _factor(loss: Value, factor: Value, node: cst.CSTNode) -> tuple[Value, cst.CSTNode] | None:
+    """The number of whose inverse a loss is a multiple."""
+    inverse = plain(factor)
+    if isinstance(inverse, float) and 1e-9 < inverse < 1 and (1 / inverse) == round(1 / inverse):
+        return Known(round(1 / inverse)), node
+    if isinstance(factor, Op) and factor.symbol == "/" and plain(factor.left) in (1, 1.0):
+        return factor.right, factor.node
+    found, place = _divisor(loss) if isinstance(loss, Op | Made) else (None, None)
+    return (found, place) if found is not None and place is not None else None
+
+
+def _is_count(value: Value) -> bool:
+    """Whether a value may be a number of micro batches: a setting, or the length of a list of them."""
+    match value:
+        case Known(value=count):
+            return (
+                isinstance(count, int | float) and math.isfinite(count) and count >= 1 and count == int(count)
+            )
+        case Made(function=Ref(name="len" | "max" | "int")) | Opaque() | Attr():
+            return True
+        case Op(symbol="//" | "/" | "*", left=left, right=right):
+            return _is_count(left) and _is_count(right)
+        case Choice(yes=yes, no=no):
+            return _is_count(yes) and _is_count(no)
+        case _:
+            return False
 
 
 def _every(step: Event) -> tuple[Value, cst.CSTNode] | None:

@@ -147,7 +147,8 @@ def _arguments(notes: Notes, made: Made, name: str) -> dict[str, Any]:
 
 def _value(notes: Notes, key: str, field: str, value: Value, made: Made) -> Any:
     found = plain(value)
-    if found is UNKNOWN or isinstance(found, dict) or (isinstance(found, tuple) and len(found) != 2):
+    numbers = not isinstance(found, tuple) or all(isinstance(each, int | float) for each in found)
+    if found is UNKNOWN or isinstance(found, dict) or not numbers:
         return notes.open(key, field, value, made.node)
     notes.take(key, field, value)
     return found

@@ -264,7 +264,10 @@ def _converted(source: Value) -> Dtype | None:
 
 def _autocast(notes: Notes) -> Dtype | None:
     for event in notes.run.events:
-        for context in event.contexts:
+        contexts = [each for each in event.contexts if isinstance(each, Made)]
+        if any(torch_name(each.function) in ("no_grad", "inference_mode") for each in contexts):
+            continue
+        for context in contexts:
             if isinstance(context, Made) and torch_name(context.function) == "autocast":
                 return _autocast_dtype(notes, context)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from dsconf.formats.fsdp2.read_notes import Notes
@@ -142,7 +143,7 @@ def _of_trainer(
         field = fields.get(argument, argument)
         constant: Any = notes.number(key, f"schedule.{field}", value, made.node)
         if not isinstance(constant, Unresolved):
-            constant = int(constant) if argument in fields else constant
+            constant = int(constant) if argument in fields and isfinite(constant) else constant
         (found if argument in fields else more)[field] = constant
     special = plain(made.argument("scheduler_specific_kwargs"))
     if isinstance(special, dict):

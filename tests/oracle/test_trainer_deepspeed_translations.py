@@ -5,20 +5,24 @@ from __future__ import annotations
 import copy
 import importlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from corpus import configs, needs_corpus
-from plans import differences
+from plans import differences, random_plan
 
 from dsconf.config.context import Context
 from dsconf.document.json_scanner import scan
 from dsconf.document.source import read_text
 from dsconf.formats.deepspeed.read import read as read_deepspeed
+from dsconf.formats.deepspeed.write import drafted
+from dsconf.formats.trainer.write_deepspeed import write_deepspeed
+from dsconf.formats.writing import Request
 from dsconf.lint.consumer import config_of
 from dsconf.lint.engine import opener
 from dsconf.plan import Plan, Unresolved, Warmup
@@ -74,7 +78,13 @@ def translated(path: Path) -> Translation | None:
 
 def finished(done: Translation, folder: Path) -> dict[str, Any]:
     """The DeepSpeed config with which the real Trainer calls DeepSpeed, which takes it."""
-    values = yaml.safe_load(done.text)
+    refused = [item.key for item in done.report.items if item.outcome == "rejected-by-source"]
+    return handed_on(done.text, folder, refused)
+
+
+def handed_on(text: str, folder: Path, refused: Sequence[str] = ()) -> dict[str, Any]:
+    """The DeepSpeed config with which Trainer calls DeepSpeed; `refused` are keys that DeepSpeed has removed."""
+    values = yaml.safe_load(text)
     if isinstance(values["deepspeed"], str):
         values["deepspeed"] = json.loads(Path(values["deepspeed"]).read_text(encoding="utf-8"))
     built = outcome(values, str(folder))
@@ -86,9 +96,8 @@ def finished(done: Translation, folder: Path) -> dict[str, Any]:
     arguments.hf_deepspeed_config.trainer_config_finalize(arguments, model, steps)
     arguments.deepspeed_plugin.set_mixed_precision(arguments.mixed_precision)
     found: dict[str, Any] = copy.deepcopy(arguments.deepspeed_plugin.deepspeed_config)
-    for item in done.report.items:
-        if item.outcome == "rejected-by-source":
-            found.pop(item.key, None)
+    for key in refused:
+        found.pop(key, None)
     taken = judge.read(found, world.ranks)
     if isinstance(taken, Exception):
         raise taken
@@ -130,6 +139,33 @@ def test_trainer_takes_every_fixture(path: Path, tmp_path: Path) -> None:
     done = translated(path)
     assert done is not None
     assert finished(done, tmp_path)["zero_optimization"]["stage"] in (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_plans_by_chance_get_to_deepspeed_as_they_are_written(seed: int, tmp_path: Path) -> None:
+    random = Random(seed)
+    for _ in range(20):
+        plan = random_plan(random)
+        world.ranks = 8
+        settings, landings = drafted(plan)
+        text = write_deepspeed(plan, Request("A test.", {}), settings, landings).text
+        config = handed_on(text, tmp_path)
+        for path, value in _leaves(yaml.safe_load(text)["deepspeed"]):
+            assert value in (_at(config, path), "auto"), (path, plan)
+
+
+def _leaves(section: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, value in section.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, (*above, name))
+        else:
+            yield (*above, name), value
+
+
+def _at(section: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        section = section.get(name)
+    return section
 
 
 @needs_corpus

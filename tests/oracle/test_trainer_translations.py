@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
@@ -15,12 +16,14 @@ from plans import random_plan
 from dsconf.config.context import Context
 from dsconf.document.source import Unusable, read_text
 from dsconf.formats.outcome import Landing
+from dsconf.formats.trainer.keys import load_keys
 from dsconf.formats.trainer.write import write
+from dsconf.formats.training.read import FATES
 from dsconf.formats.writing import Request
 from dsconf.lint.engine import lint_config, opener
 from dsconf.lint.index import load_rules
 from dsconf.lint.pieces import Skipped
-from dsconf.plan import Plan
+from dsconf.plan import Batch, Launch, Plan, Sharding
 from dsconf.translate.readers import read
 
 from .arguing import one_machine, outcome
@@ -101,6 +104,34 @@ def test_arguments_are_read_from_the_file_as_the_parser_of_transformers_reads_th
         file.write_text(write(plan, Request("A test.", {})).text, encoding="utf-8")
         (parsed,) = transformers.HfArgumentParser(transformers.TrainingArguments).parse_yaml_file(file)
         assert parsed.learning_rate == yaml.safe_load(file.read_text()).get("learning_rate", 5e-5)
+
+
+def test_every_argument_of_trainer_is_known_to_the_reader() -> None:
+    fields = importlib.import_module("dataclasses").fields(
+        importlib.import_module("transformers").TrainingArguments
+    )
+    aliases = {"gradient_checkpointing"}
+    assert {field.name for field in fields} - load_keys()["keys"].keys() - FATES.keys() - aliases == {
+        "parallelism_config"
+    }
+
+
+def test_groups_of_ranks_that_a_script_passes_are_taken(tmp_path: Path) -> None:
+    parallel = importlib.import_module("accelerate.parallelism_config")
+    plan = Plan(
+        sharding=Sharding(partition="parameters", group=4), launch=Launch(world_size=8), batch=Batch(micro=1)
+    )
+    writing = write(plan, Request("A test.", {}))
+    said = re.search(r"parallelism_config=ParallelismConfig\((.*?)\)", writing.text)
+    assert said is not None
+    sizes = {name: int(size) for name, size in (each.split("=") for each in said[1].split(", "))}
+    values = yaml.safe_load(writing.text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parallel.ParallelismConfig, "build_device_mesh", lambda *_: None)
+        for changed, fits in ({}, True), ({"dp_replicate_size": 4}, False):
+            layout = parallel.ParallelismConfig(**{**sizes, **changed})
+            built = outcome({**values, "parallelism_config": layout}, str(tmp_path), trainer=True)
+            assert (built.error is None) is fits
 
 
 @needs_corpus

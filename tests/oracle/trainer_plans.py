@@ -85,7 +85,7 @@ def _optimizer(plan: Plan, landings: Mapping[str, Landing]) -> dict[str, object]
     known["lr"] = peak
     name = "AdamW" if optimizer.name == "Adam" else optimizer.name
     known.pop("decoupled_weight_decay", None)
-    known["fused"] = known.get("fused") or None
+    known["fused"] = (name == "AdamW" and known.get("fused")) or None
     return {
         "class": name,
         **{key: value for key, value in known.items() if not isinstance(value, Unresolved)},

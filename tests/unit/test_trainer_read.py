@@ -66,6 +66,17 @@ def test_a_section_alone_leaves_all_else_open() -> None:
     assert found.plan.clipping.max_norm == Unresolved(key="max_grad_norm")
 
 
+def test_what_is_said_beside_a_section_alone_leaves_the_rest_open() -> None:
+    document = scan_yaml("fsdp.yaml", "fsdp_config: {version: 2}\n")
+    said = {"bf16": True, "per_device_train_batch_size": 4}
+    plan = read(Config(document, table_for(document), Context(), said, format="trainer")).plan
+    assert plan.precision.compute == "bf16"
+    assert plan.batch.micro == 4
+    assert plan.batch.accumulation is None
+    assert plan.optimizer is None
+    assert plan.clipping.max_norm == Unresolved(key="max_grad_norm")
+
+
 def test_a_section_without_fsdp_divides_nothing() -> None:
     found = reading(output_dir="out", fsdp=False, fsdp_config={"cpu_offload": True})
     assert found.source == "trainer"

@@ -17,6 +17,7 @@ from dsconf.document.yaml_reader import load_yaml, scan_yaml
 from dsconf.formats.axolotl import keys as axolotl_keys
 from dsconf.formats.axolotl.read import read as read_axolotl
 from dsconf.formats.axolotl.write import write as write_axolotl
+from dsconf.formats.deepspeed.write import drafted
 from dsconf.formats.outcome import Landing
 from dsconf.formats.trainer import keys as trainer_keys
 from dsconf.formats.trainer.read import read as read_trainer
@@ -28,6 +29,7 @@ from dsconf.plan import (
     Batch,
     Clipping,
     Launch,
+    LossScaling,
     Offload,
     OneCycle,
     Optimizer,
@@ -251,8 +253,6 @@ def test_axolotl_is_told_what_it_has_other_defaults_for() -> None:
 
 
 def test_a_scale_of_ones_own_is_set_on_the_accelerator_of_trainer() -> None:
-    from dsconf.plan import LossScaling
-
     scaling = LossScaling(scale=128.0, window=500, hysteresis=1, refill=False, minimum=0.0)
     landings = written(plan(precision=Precision(compute="fp16", scaling=scaling)))[1]
     action = str(landings["precision.scaling.scale"].action)
@@ -316,6 +316,13 @@ def test_what_trainer_does_not_take_is_written_otherwise(
     assert deepspeed(config, path="ds_config.json")["deepspeed"][path] == value
 
 
+def test_what_trainer_makes_of_arguments_is_left_to_the_user() -> None:
+    config = {name: each for name, each in CONFIG.items() if name not in ("optimizer", "scheduler")}
+    text = write_deepspeed(Plan(), REQUEST, config, {}).text
+    assert "Not said by the source: learning_rate, optim, lr_scheduler_type." in text
+    assert "Not said" not in write_deepspeed(Plan(), REQUEST, CONFIG, {}).text
+
+
 def test_two_rates_become_one() -> None:
     config = {**CONFIG, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}
     values = deepspeed(config)
@@ -360,6 +367,13 @@ def test_what_is_written_comes_back_and_is_written_the_same(seed: int) -> None:
             again = write(once, Request("Again.", {"clipping.max_norm": ""}))
             assert reread(again, read, keys, name) == once
             assert complaints(f"{name}.yaml", again.text) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_deepspeed_in_arguments_has_no_finding(seed: int) -> None:
+    given = random_plan(Random(seed))
+    settings, landings = drafted(given)
+    assert complaints("arguments.yaml", write_deepspeed(given, REQUEST, settings, landings).text) == []
 
 
 # ---- curves ------------------------------------------------------------------------------------------

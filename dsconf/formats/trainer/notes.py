@@ -24,8 +24,9 @@ class Notes:
 
     @property
     def whole(self) -> bool:
-        """Whether these are all arguments, not a section fsdp_config alone."""
-        return self.facts.value("whole_arguments") is not False
+        """Whether these are all arguments, not a section fsdp_config alone; what is said beside it counts by itself."""
+        inside = [item for item in self.config.written if item.path.partition(".")[0] != SECTION]
+        return bool(inside) or self.config.document.root.open
 
     @property
     def in_section(self) -> list[Written]:

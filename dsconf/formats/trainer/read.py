@@ -29,7 +29,17 @@ def read(config: Config) -> Reading:
     Under DeepSpeed that is what the arguments themselves say; `merge` puts it together with the DeepSpeed config.
     A section fsdp_config alone leaves batch, optimizer, schedule, clipping and precision open.
     """
-    return _Reader(config, Facts(config, FACTS)).run()
+    return _Reader(config, Facts(_as_it_stands(config), FACTS)).run()
+
+
+def _as_it_stands(config: Config) -> Config:
+    """The Config for facts: arguments given beside a section alone don't make whole arguments of it."""
+    of_section = {path: value for path, value in config.overrides.items() if path.startswith(SECTION)}
+    if not config.overrides or any(item.path.partition(".")[0] != SECTION for item in config.written):
+        return config
+    return Config(
+        config.document, config.table, config.context, of_section, config.fills, config.format, config.beside
+    )
 
 
 class _Reader(Notes):
@@ -46,7 +56,9 @@ class _Reader(Notes):
         divided = section is not None and section.sharding().partition == "parameters"
         keeps = divided and not each
         given: dict[str, Any] = (
-            self._of_arguments(kind, each=each, keeps=keeps) if self.whole else dict(_OPEN)
+            self._of_arguments(kind, each=each, keeps=keeps)
+            if self.whole
+            else self._of_overrides(kind, each=each)
         )
         if section is not None:
             given |= {
@@ -73,6 +85,24 @@ class _Reader(Notes):
             "clipping": read_clipping(told),
             "precision": self._precision(kind, each=each),
         }
+
+    def _of_overrides(self, kind: Kind, *, each: bool) -> dict[str, Any]:
+        """What is said beside a section alone; all else stays open."""
+        told, found = self.arguments, dict(_OPEN)
+        if told.has("bf16") or told.has("fp16"):
+            found["precision"] = self._precision(kind, each=each)
+        if told.has("max_grad_norm"):
+            found["clipping"] = read_clipping(told)
+        if told.has("learning_rate") or told.has("optim"):
+            found["optimizer"] = read_optimizer(told)
+        if told.has("lr_scheduler_type"):
+            found["schedule"] = read_schedule(told)
+        sizes = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
+        known = {field: told.whole(name) for field, name in sizes.items() if told.has(name)}
+        for field in known:
+            told.place(sizes[field], f"batch.{field}")
+        found["batch"] = Batch.model_validate(known)
+        return found
 
     def _precision(self, kind: Kind, *, each: bool) -> Precision:
         word = read_word(self.arguments)
@@ -165,7 +195,7 @@ class _Reader(Notes):
                 self.item(path, "no-effect", "null says no more than leaving it out")
 
 
-_OPEN = {
+_OPEN: dict[str, Any] = {
     "batch": Batch(),
     "clipping": Clipping(max_norm=Unresolved(key="max_grad_norm")),
     "precision": Precision(compute=Unresolved(key="bf16")),

@@ -98,7 +98,13 @@ class _Writer(Draft):
             self._gathers()
             self._leaves_out()
         value: object = path if kept else self.config
-        return Writing(text_of(self, self.request, [Line("deepspeed", value, label)]), self.landings, NEEDS)
+        text = text_of(self, self.request, [Line("deepspeed", value, label)], self._left())
+        return Writing(text, self.landings, NEEDS)
+
+    def _left(self) -> list[str]:
+        """The arguments of which nothing is said, where Trainer makes the optimizer or the schedule of them."""
+        parts = {"learning_rate": "optimizer", "optim": "optimizer", "lr_scheduler_type": "scheduler"}
+        return [name for name in self.unsaid if name in parts and parts[name] not in self.config]
 
     def _at(self, key: str) -> Any:
         found: Any = self.config

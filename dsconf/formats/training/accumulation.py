@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsconf.formats.outcome import Landing
+from dsconf.formats.outcome import Landing, Outcome
 from dsconf.formats.training.draft import Draft
 from dsconf.plan import Plan, Unresolved
 
@@ -34,6 +34,5 @@ def land_accumulation(draft: Draft, *, each: bool) -> None:
     elif want == have:
         draft.landings[field] = Landing("exact", target, f"gradients are added up in {want}")
     else:
-        outcome = "close" if have == "fp32" else "approximate"
-        note = f"gradients are added up in {have}, not in {want}"
-        draft.landings[field] = Landing("close" if outcome == "close" else "approximate", target, note)
+        outcome: Outcome = "close" if have == "fp32" else "approximate"
+        draft.landings[field] = Landing(outcome, target, f"gradients are added up in {have}, not in {want}")

@@ -120,6 +120,13 @@ def test_mixed_precision_without_fsdp_is_autocast() -> None:
     assert reading.plan.sharding == WHOLE
 
 
+@pytest.mark.parametrize("line", ["", "mixed_precision: 'no'\n"])
+def test_no_mixed_precision_casts_nothing(line: str) -> None:
+    reading = accelerate_reading(f"distributed_type: MULTI_GPU\nnum_processes: 2\n{line}")
+    assert reading.plan.precision == Precision()
+    assert reading.fields["mixed_precision" if line else "fp16"] == "precision.compute"
+
+
 def test_eight_bits_are_not_translated() -> None:
     reading = fsdp("fsdp_version: 2", head="mixed_precision: fp8\nnum_processes: 8\n")
     assert outcome(reading, "mixed_precision") == "unsupported"

@@ -192,8 +192,8 @@ class _Reader(Notes):
 
     def _precision(self, section: Section | None) -> Precision:
         kind: Kind = "ddp" if section is None else "fsdp1" if section.version == 1 else "fsdp2"
-        field = "precision.autocast" if kind == "ddp" else "precision.compute"
         word = self.facts.value("mixed_precision")
+        field = "precision.autocast" if kind == "ddp" and word != "no" else "precision.compute"
         path = "fp16" if not self.config.present("mixed_precision") else "mixed_precision"
         self.fields[path] = field
         if word is UNKNOWN:

@@ -28,9 +28,9 @@ def is_code(path: str, text: str) -> bool:
     return path.endswith(".py") and any(name in text for name in _DISTRIBUTES)
 
 
-def read_code(path: str, text: str) -> Reading:
-    """Read FSDP2 code. Raises Unusable where it is none."""
-    reading: Reading = _room("fsdp2.read").read(text, path)
+def read_code(path: str, text: str, given: Mapping[str, object]) -> Reading:
+    """Read FSDP2 code, with values by key for what only a run determines. Raises Unusable where it is none."""
+    reading: Reading = _room("fsdp2.read").read(text, path, given)
     return reading
 
 

@@ -176,7 +176,11 @@ def _open(path: str, context: Context, overrides: Mapping[str, object], rules: l
     try:
         text = read_text(path)
         if is_code(path, text):
-            return _Source(Told(read_code(path, text)), None, (), frozenset())
+            reading = read_code(path, text, overrides)
+            filled = [
+                key for key in overrides if reading.labels.get(reading.fields.get(key, "")) == f"--set {key}"
+            ]
+            return _Source(Told(reading), None, (), frozenset(filled))
         pieces = opener(context, overrides).pieces(path, text, recognise=False)
         return _of_config(pieces[0], rules)
     except Unusable as problem:

@@ -35,7 +35,7 @@ from dsconf.formats.accelerate.write_deepspeed import FILE, DeepSpeed, write_dee
 from dsconf.formats.deepspeed.write import drafted
 from dsconf.formats.reading import Reading
 from dsconf.formats.writing import Request, Writing
-from dsconf.plan import Launch, Plan
+from dsconf.plan import Launch, Parallelism, Plan
 
 from . import accelerating
 from .accelerate_plans import differences, many_machines
@@ -312,3 +312,19 @@ def test_what_a_script_is_told_to_call_is_there(run: Launched, monkeypatch: pyte
         "kwargs_handlers=[GradScalerKwargs",
         "kwargs_handlers=[DistributedDataParallelKwargs",
     } <= called
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_sequences_are_divided_under_deepspeed(run: Launched, ranks: int) -> None:
+    settings = {"zero_optimization": {"stage": 3}, "bf16": {"enabled": True}}
+    reading = deepspeed_reading(json.dumps(settings))
+    plan = reading.plan.model_copy(
+        update={"parallelism": Parallelism(sequence=2), "launch": Launch(world_size=ranks, machines=1)}
+    )
+    writing = write_deepspeed(plan, request_of(reading), DeepSpeed(settings, drafted(plan)[1]))
+    assert complaints("accelerate.yaml", writing.text) == []
+    outcome = run(writing, plan)
+    assert outcome.fails is None, outcome.error
+    assert outcome.env["PARALLELISM_CONFIG_SP_SIZE"] == "2"
+    assert outcome.env["PARALLELISM_CONFIG_DP_SHARD_SIZE"] == str(ranks // 2)
+    assert accelerate_reading(writing.text).plan.parallelism.sequence == 2

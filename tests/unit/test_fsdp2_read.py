@@ -672,3 +672,123 @@ def test_whatever_a_file_has_become_only_unusable_is_raised(path: Path) -> None:
         del lines[random.randrange(len(lines))]
         with contextlib.suppress(Unusable):
             read("\n".join(lines), path.name)
+
+
+MATCHED = """
+match POLICY:
+    case "always":
+        reshard = True
+    case "never":
+        reshard = False
+    case _:
+        reshard = 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "partition"), [("'always'", "parameters"), ("'never'", "gradients"), ("'x'", "parameters")]
+)
+def test_a_match_on_what_is_known_decides(policy: str, partition: str) -> None:
+    given = BLOCKS.format(", reshard_after_forward=reshard", "")
+    assert plan_of(f"POLICY = {policy}\n{MATCHED}{given}").sharding.partition == partition
+
+
+def test_a_match_on_what_is_not_known_is_open() -> None:
+    reading = reading_of(
+        f"POLICY = args.policy\n{MATCHED}" + BLOCKS.format(", reshard_after_forward=reshard", "")
+    )
+    assert "fully_shard.reshard_after_forward" in {
+        item.key for item in reading.items if item.outcome == "needs-value"
+    }
+
+
+def test_all_blocks_but_the_last_one_free_their_weights() -> None:
+    code = """
+    for i, block in enumerate(model.layers):
+        fully_shard(block, reshard_after_forward=i < len(model.layers) - 1)
+    fully_shard(model)
+    """
+    reading = reading_of(code)
+    assert reading.plan.sharding.partition == "parameters"
+    assert "last block" in reading.remarks["fully_shard.reshard_after_forward"].note
+
+
+def test_a_file_that_can_shard_or_replicate_is_read_as_one_that_shards() -> None:
+    code = """
+    from torch.nn.parallel import DistributedDataParallel as DDP
+    if args.ddp:
+        model = DDP(model)
+    else:
+        for block in model.layers:
+            fully_shard(block)
+        fully_shard(model)
+    """
+    reading = reading_of(code)
+    assert reading.plan.sharding.partition == "parameters"
+    assert [item.key for item in reading.items if item.outcome == "needs-value"] == [
+        "DistributedDataParallel"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "scale", "window"),
+    [
+        ("torch.amp.GradScaler()", 65536.0, 2000),
+        ("torch.amp.GradScaler(device, 1024.0, growth_interval=5)", 1024.0, 5),
+        ("torch.cuda.amp.GradScaler(2.0**12)", 4096.0, 2000),
+    ],
+)
+def test_gradient_scalers(call: str, scale: float, window: int) -> None:
+    scaling = sharded("mp_policy=MixedPrecisionPolicy(torch.half)", f"scaler = {call}").precision.scaling
+    assert scaling is not None
+    assert (scaling.scale, scaling.window, scaling.hysteresis) == (scale, window, 1)
+    off = sharded("", "scaler = torch.amp.GradScaler(enabled=False)")
+    assert off.precision.scaling is None
+
+
+def test_a_file_that_is_too_long_to_be_followed_says_so() -> None:
+    lines = "\n".join(f"x{i} = [{', '.join(['a.b.c'] * 40)}]" for i in range(600))
+    reading = reading_of(BLOCKS.format("", "") + lines)
+    assert "too long" in next(item.note for item in reading.items if item.key == "(the file)")
+
+
+def test_what_a_run_determines_can_be_given() -> None:
+    path = ROOT / "fixtures" / "fsdp2" / "all_from_arguments.py"
+    given: dict[str, object] = {
+        "MixedPrecisionPolicy.param_dtype": "torch.bfloat16",
+        "self.args.accumulation": 4,
+        "clip_grad_norm_.max_norm": 1,
+        "fully_shard.reshard_after_forward": False,
+        "AdamW.lr": 1e-4,
+    }
+    reading = read(path.read_text(encoding="utf-8"), path.name, given)
+    plan = reading.plan
+    assert (plan.precision.compute, plan.batch.accumulation, plan.clipping.max_norm) == ("bf16", 4, 1.0)
+    assert plan.sharding.partition == "gradients"
+    taken = {key for key in given if reading.labels.get(reading.fields.get(key, "")) == f"--set {key}"}
+    assert taken == set(given) - {"AdamW.lr"}, "which optimizer it is remains open"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("self.args.accumulation", "four"),
+        ("self.args.accumulation", 2.5),
+        ("clip_grad_norm_.max_norm", [1]),
+        ("MixedPrecisionPolicy.param_dtype", 16),
+        ("fully_shard.reshard_after_forward", "often"),
+        ("no such key", 1),
+    ],
+)
+def test_what_does_not_fit_is_not_taken(key: str, value: object) -> None:
+    path = ROOT / "fixtures" / "fsdp2" / "all_from_arguments.py"
+    text = path.read_text(encoding="utf-8")
+    assert read(text, path.name, {key: value}) == read(text, path.name)
+
+
+def test_a_given_argument_counts_instead_of_a_default() -> None:
+    code = HEAD + BLOCKS.format("", "") + "torch.optim.AdamW(model.parameters())"
+    optimizer = read(code, "x.py", {"AdamW.weight_decay": 0.5, "AdamW.betas": [0.8, 0.9]}).plan.optimizer
+    assert optimizer is not None
+    assert optimizer.arguments["weight_decay"] == 0.5
+    assert optimizer.arguments["betas"] == (0.8, 0.9)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from filling import values_for
 from dsconf.config.context import Context
 from dsconf.document.source import Unusable
 from dsconf.formats.deepspeed.read import read as read_deepspeed
+from dsconf.formats.fsdp2 import emit, read_emitted
 from dsconf.formats.fsdp2.read import read
 from dsconf.formats.fsdp2.write import write
 from dsconf.formats.outcome import Landing
@@ -191,7 +194,7 @@ def test_a_plan_comes_back(name: str) -> None:
         assert found["batch"].pop("accumulation") == "open"
         expected["batch"].pop("accumulation")
     assert found == expected
-    assert {item.key for item in reading.items} <= {"find_units"}
+    assert {item.key for item in reading.items} <= {"find_units", "FOREACH"}
 
 
 @needs_corpus
@@ -330,3 +333,42 @@ def test_whatever_stands_in_a_file_only_unusable_is_raised() -> None:
                     lines[place] = lines[place].replace("=", "*=", 1).replace("(", "(*x, **y, z=", 1)
         with contextlib.suppress(Unusable):
             read("\n".join(lines), f"m{number}.py")
+
+
+# ---- what the parts can say -----------------------------------------------------------------------------------
+
+PARTS = Path(emit.__file__).parent / "parts"
+DERIVED = {"ANY_PRECISION", "COUNTED", "FINISHED", "FROZEN_WHOLE", "LEFT_GATHERED", "OWN_MAX_LR"} | {
+    "LR_DECAYS",
+    "MOMENTUM_DECAYS",
+    "STAIRS",
+}
+"""Flags that follow from others, and from the constants of the module."""
+
+
+def test_every_choice_of_the_parts_is_read() -> None:
+    source = Path(read_emitted.__file__).read_text(encoding="utf-8")
+    flags = {
+        node.test.id
+        for path in PARTS.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.If | ast.IfExp) and isinstance(node.test, ast.Name) and node.test.id.isupper()
+    }
+    assert {flag for flag in flags if f'"{flag}"' not in source} == DERIVED
+
+
+def test_keys_come_in_the_order_of_the_file() -> None:
+    written_keys = [key for key in read(FULL, "m.py").written if key.isupper()]
+    assert written_keys == sorted(written_keys, key=lambda key: FULL.index(f"\n{key} = "))
+    assert len(written_keys) > 8
+
+
+def test_a_parameter_of_a_module_can_be_given() -> None:
+    text = written(PLANS["open"]).text
+    given = {"param_dtype": "bf16", "gradient_accumulation_steps": 3, "clip_norm": 0.5, "lr": 1e-4}
+    plan = read(text, "m.py", given).plan
+    assert (plan.precision.compute, plan.batch.accumulation, plan.clipping.max_norm) == ("bf16", 3, 0.5)
+    assert plan.optimizer is not None
+    assert plan.optimizer.arguments["lr"] == 1e-4
+    wrong = dict.fromkeys(given, "x")
+    assert opened(read(text, "m.py", wrong).plan.model_dump()) == opened(read(text, "m.py").plan.model_dump())

@@ -115,7 +115,9 @@ def _zero(section: object) -> dict[str, Any] | None:
     if rest or not isinstance(gathers, bool):
         return None
     if found["zero_stage"] == 3:
-        found["zero3_save_16bit_model"] = gathers
+        if not gathers:  # lint warns of the flat key, not of that in a file
+            return None
+        found["zero3_save_16bit_model"] = True
     return found
 
 

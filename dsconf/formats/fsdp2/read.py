@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import warnings
+from collections.abc import Mapping
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper
@@ -32,18 +34,21 @@ _FSDP1 = "FullyShardedDataParallel"
 _NOTHING = "no call of torch's fully_shard, replicate or DistributedDataParallel is in it"
 
 
-def read(text: str, path: str) -> Reading:
+def read(text: str, path: str, given: Mapping[str, object] | None = None) -> Reading:
     """Read a Python file that shards a model with fully_shard, or has a copy of it on each rank.
+
+    `given` are values by key of the Reading that count instead of those of the file, for what only a run determines:
+    the label of their field is "--set KEY" where they do.
 
     Raises Unusable for text that is no Python, and for code that has no such call.
     """
     try:
-        return _read(text, path)
+        return _read(text, given or {})
     except RecursionError:
         raise Unusable(_RULE, "expressions are nested too deeply to be followed", None, text) from None
 
 
-def _read(text: str, path: str) -> Reading:
+def _read(text: str, given: Mapping[str, object]) -> Reading:
     tree = _parsed(text)
     names = (*SHARDS, *REPLICATES, _FSDP1)
     if not any(name in text for name in names):  # a large file takes seconds to follow
@@ -53,12 +58,16 @@ def _read(text: str, path: str) -> Reading:
         wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     except cst.ParserSyntaxError as error:
         raise _no_python(text, error.raw_line, error.raw_column + 1) from None
-    notes = Notes(Run(wrapper.module, _used(tree), frozenset(known.functions)), wrapper)
+    notes = Notes(Run(wrapper.module, _used(tree), frozenset(known.functions)), wrapper, given)
     if "parallelize" not in known.functions and not any(notes.of_torch(*SHARDS, *REPLICATES)):
         raise Unusable(_RULE, _nothing(notes), None, text)
     plan = _script(notes)
     if _OWN & {*known.functions}:
         plan = read_emitted(Emitted(notes, known), plan)
+        notes.written = {
+            **{name: notes.written[name] for name in _constants(tree) if name in notes.written},
+            **notes.written,
+        }
         for name in known.edited:
             note = f"dsconf writes {name} otherwise: it is read as any other code"
             notes.say(name, f"def {name}", "exact", note)
@@ -68,7 +77,7 @@ def _read(text: str, path: str) -> Reading:
         notes.items,
         notes.remarks,
         notes.in_force,
-        {},
+        notes.labels,
         "fsdp2",
         notes.written,
     )
@@ -77,7 +86,9 @@ def _read(text: str, path: str) -> Reading:
 def _parsed(text: str) -> ast.Module:
     """The tree of Python's own parser, which stops at expressions that are nested too deeply."""
     try:
-        return ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of the file's own code
+            return ast.parse(text)
     except SyntaxError as error:
         raise _no_python(text, error.lineno or 1, error.offset or 1) from None
     except (ValueError, MemoryError):
@@ -89,6 +100,17 @@ def _used(tree: ast.Module) -> set[str]:
     nodes = list(ast.walk(tree))
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+
+
+def _constants(tree: ast.Module) -> list[str]:
+    """The names that a file gives values to, in order."""
+    return [
+        target.id
+        for statement in tree.body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    ]
 
 
 def _no_python(text: str, line: int, column: int) -> Unusable:

@@ -21,3 +21,9 @@ def dtype_of(value: Value | None) -> Dtype | None:
     if isinstance(value, Ref) and value.name.startswith("torch."):
         return _DTYPES.get(value.name.removeprefix("torch."))
     return None
+
+
+def given_dtype(dtype: object) -> Dtype | None:
+    """A dtype as the Plan calls it, whether it is given so or as torch calls it; None for another value."""
+    names: dict[object, Dtype] = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}
+    return names.get(dtype) if isinstance(dtype, str) and dtype in names else dtype_of(Known(dtype))

@@ -6,7 +6,7 @@ from typing import Any
 
 import libcst as cst
 
-from dsconf.formats.fsdp2.read_dtypes import dtype_of
+from dsconf.formats.fsdp2.read_dtypes import dtype_of, given_dtype
 from dsconf.formats.fsdp2.read_known import Known
 from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_sharding import last_only
@@ -100,6 +100,10 @@ class Emitted:
     def get(self, constant: str, field: str) -> Any:
         """The value of a constant that goes to a field; Unresolved for a parameter, None where it is left out."""
         source = self.known.state.constants.get(constant, "")
+        whole = (int,) if field.startswith("batch.") else ()
+        given = self.notes.instead(source, field, *whole) if source else UNKNOWN
+        if given is not UNKNOWN:
+            return given
         value = self.value(constant)
         if source == constant.lower():
             self.notes.take(source, field, f"a parameter, {source}")
@@ -115,13 +119,17 @@ class Emitted:
     def dtype(self, constant: str, field: str) -> Any:
         """The dtype that a constant is."""
         source = self.known.state.constants.get(constant, "")
+        given = given_dtype(self.notes.given.get(source))
+        if given is not None:
+            self.notes.instead(source, field, str)
+            return given
         if source == constant.lower():
             self.notes.take(source, field, f"a parameter, {source}")
             return Unresolved(key=source)
         value = self.value(constant)
         found = dtype_of(value)
         if found is None and value is not None:
-            return self.notes.open(constant, field, value)
+            return self.notes.left_open(constant, field, value)
         if source == constant:
             self.notes.take(constant, field, value)
         return found
@@ -247,6 +255,9 @@ def _parallelism(emitted: Emitted) -> Parallelism:
     if not emitted.on("TENSOR_PARALLEL"):
         return Parallelism()
     size = emitted.get("TENSOR_SIZE", "parallelism.tensor")
+    foreach = emitted.value("FOREACH")
+    if foreach is not None:
+        emitted.notes.say("FOREACH", foreach, "no-effect", "parameters lie on two meshes")
     styles: dict[str, dict[str, str]] = {}
     for name, constant in (("block_styles", "BLOCK_STYLES"), ("root_styles", "ROOT_STYLES")):
         table = emitted.value(constant)

@@ -60,7 +60,8 @@ def _micro(notes: Notes) -> int | Unresolved | None:
     if isinstance(size, int) and not isinstance(size, bool):
         notes.take(key, "batch.micro", size)
         return size
-    return notes.open(key, "batch.micro", value, made.node)
+    found: int | Unresolved = notes.open(key, "batch.micro", value, made.node, int)
+    return found
 
 
 # ---- micro batches --------------------------------------------------------------------------------------
@@ -116,7 +117,8 @@ def _count(notes: Notes, divisor: Value, node: cst.CSTNode | None) -> int | Unre
     if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
         notes.take(key, _FIELD, count)
         return count
-    return notes.open(key, _FIELD, divisor, node)
+    found: int | Unresolved = notes.open(key, _FIELD, divisor, node, int)
+    return found
 
 
 def _name(notes: Notes, divisor: Value, node: cst.CSTNode | None) -> str:

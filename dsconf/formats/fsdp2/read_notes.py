@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from dsconf.formats.fsdp2.read_scopes import Event, Scopes, shown
-from dsconf.formats.fsdp2.read_values import Attr, Choice, Made, Op, Opaque, Value, called, plain, torch_name
+from dsconf.formats.fsdp2.read_values import (
+    UNKNOWN,
+    Attr,
+    Choice,
+    Made,
+    Op,
+    Opaque,
+    Value,
+    called,
+    plain,
+    torch_name,
+)
 from dsconf.formats.outcome import Item, Outcome
 from dsconf.formats.reading import Default, Remark
 from dsconf.plan import Unresolved
@@ -20,14 +31,17 @@ _LONGEST = 60
 class Notes:
     """A file that was followed, and what is said of its settings while they are read."""
 
-    def __init__(self, run: Scopes, wrapper: MetadataWrapper) -> None:
+    def __init__(self, run: Scopes, wrapper: MetadataWrapper, given: Mapping[str, object]) -> None:
+        """`given` are values by key that count instead of those of the file."""
         self.run = run
+        self.given = given
         self._wrapper = wrapper
         self.fields: dict[str, str] = {}
         self.written: dict[str, object] = {}
         self.items: list[Item] = []
         self.remarks: dict[str, Remark] = {}
         self.in_force: dict[str, Default] = {}
+        self.labels: dict[str, str] = {}
 
     # ---- what the file calls -------------------------------------------------------------------------
 
@@ -61,17 +75,38 @@ class Notes:
         self.written.setdefault(key, shown(self.run, value) if isinstance(value, Value) else value)
         self.fields.setdefault(key, field)
 
+    def instead(self, key: str, field: str, *kinds: type) -> Any:
+        """The value that is given for a key, which is noted; UNKNOWN where there is none of these kinds.
+
+        Without kinds it is a number, or several.
+        """
+        value = self.given.get(key, UNKNOWN)
+        if isinstance(value, list):
+            value = tuple(value)
+        numbers = value if isinstance(value, tuple) else (value,)
+        if kinds and not isinstance(value, kinds):
+            return UNKNOWN
+        if not kinds and not all(isinstance(number, int | float) for number in numbers):
+            return UNKNOWN
+        self.take(key, field, self.given[key])
+        self.labels[field] = f"--set {key}"
+        return value
+
     def default(self, key: str, field: str, value: object, note: str) -> None:
         """A setting that is not written, and whose default changes training."""
         self.fields.setdefault(key, field)
         self.in_force.setdefault(key, Default(value, note))
 
-    def open(self, key: str, field: str, value: Value, node: cst.CSTNode | None = None) -> Unresolved:
+    def open(self, key: str, field: str, value: Value, node: cst.CSTNode | None = None, *kinds: type) -> Any:
+        """A setting whose value only a run determines: Unresolved, unless a value of these kinds is given."""
+        given = self.instead(key, field, *kinds)
+        return self.left_open(key, field, value, node) if given is UNKNOWN else given
+
+    def left_open(self, key: str, field: str, value: Value, node: cst.CSTNode | None = None) -> Unresolved:
         """A setting whose value only a run determines."""
         self.take(key, field, value)
-        self.remark(
-            key, "exact", f"{self.place(node or _node(value))}: `{self.text(value)}` is known in a run only"
-        )
+        place = self.place(node or _node(value))
+        self.remark(key, "exact", f"{place}: `{self.text(value)}` is known in a run only")
         return Unresolved(key=key)
 
     def remark(self, key: str, outcome: Outcome, note: str) -> None:
@@ -101,11 +136,14 @@ class Notes:
 
     def number(self, key: str, field: str, value: Value, node: cst.CSTNode | None = None) -> Any:
         """A number, or Unresolved."""
+        given = self.instead(key, field, int, float)
+        if given is not UNKNOWN:
+            return given
         found = plain(value)
         if isinstance(found, int | float) and not isinstance(found, bool):
             self.take(key, field, value)
             return found
-        return self.open(key, field, value, node)
+        return self.open(key, field, value, node, int, float)
 
     def conditional(self, key: str, event: Event, what: str, beside: Sequence[Event]) -> None:
         """Say that a call is made under a condition that only a run determines, and that no other call has."""

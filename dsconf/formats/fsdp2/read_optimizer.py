@@ -128,7 +128,10 @@ def _arguments(notes: Notes, made: Made, name: str) -> dict[str, Any]:
     for argument in OPTIMIZERS[name]:
         value = _argument(made, name, argument)
         key, field = f"{name}.{argument}", f"optimizer.{argument}"
-        if value is not None and not (plain(value) is None and argument == "fused"):
+        given = notes.instead(key, field)
+        if given is not UNKNOWN:
+            found[argument] = given
+        elif value is not None and not (plain(value) is None and argument == "fused"):
             found[argument] = _value(notes, key, field, value, made)
         elif argument in DEFAULTS[name] and made.open is None:
             found[argument] = DEFAULTS[name][argument]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dsconf.formats.fsdp2.read_dtypes import dtype_of
+from dsconf.formats.fsdp2.read_dtypes import dtype_of, given_dtype
 from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_scopes import Event
 from dsconf.formats.fsdp2.read_units import Unit, path_of, setting
@@ -78,8 +78,12 @@ def _policy(notes: Notes, units: Sequence[Unit]) -> tuple[Any, Dtype | None, boo
     known = isinstance(first, Made) and torch_name(first.function) == _POLICY
     if isinstance(value, Choice) or not known or not isinstance(first, Made):
         seen = value if value is not None else first
+        given = given_dtype(notes.given.get(key))
+        if given is not None:
+            notes.instead(key, "precision.compute", str)
+            return given, None, False
         node = made.node if made is not None else None
-        action = "say which dtypes hold"
+        action = f"write it out, or say the dtype of parameters with --set {key}=bf16"
         note = f"fully_shard is called with a computed policy, `{notes.text(seen)}`"
         notes.say(key, seen, "needs-value", note, node=node, action=action)
         return Unresolved(key=key), None, False
@@ -125,6 +129,10 @@ def plain_dtypes(policy: Value | None) -> list[Dtype | None]:
 def _dtype(notes: Notes, policy: Made, name: str, position: int, field: str) -> Any:
     value = policy.argument(name, position)
     key = f"{_POLICY}.{name}"
+    given = given_dtype(notes.given.get(key))
+    if given is not None:
+        notes.instead(key, field, str)
+        return given
     if value is None:
         return Unresolved(key=key) if policy.open is not None else None
     if plain(value) is None:
@@ -133,7 +141,7 @@ def _dtype(notes: Notes, policy: Made, name: str, position: int, field: str) -> 
     found = {dtype_of(each) for each in choices(value)}
     dtype = next(iter(found)) if len(found) == 1 else None
     if dtype is None:
-        return notes.open(key, field, value, policy.node)
+        return notes.left_open(key, field, value, policy.node)
     notes.take(key, field, value)
     return dtype
 
@@ -186,7 +194,9 @@ def _weights(notes: Notes, units: Sequence[Unit]) -> _Weights:
         if not keeps:
             dtype = cast
         if not keeps and cast != "fp32":
-            notes.take(_cast_key(event.made), "precision.masters", {"bf16": "torch.bfloat16"}.get(cast, cast))
+            key = _cast_key(event.made)
+            notes.take(key, "precision.masters", {"bf16": "torch.bfloat16"}.get(cast, cast))
+            notes.labels["precision.compute"] = key
     if not seen:
         note = "PyTorch's default; a model that is loaded in 16 bits is trained in them"
         notes.say("model dtype", "torch.float32", "exact", note, written=False)
@@ -293,8 +303,8 @@ def _scaling(notes: Notes) -> LossScaling | None:
     if found is None:
         return None
     made = found.made
-    first = plain(made.args[0]) if made.args else None
-    shift = 1 if isinstance(first, str) or "device" in made.keywords else 0
+    # The older class of torch.cuda has no device before the other arguments.
+    shift = 0 if isinstance(made.function, Ref) and ".cuda." in made.function.name else 1
     given: dict[str, Any] = {"init_scale": 65536.0, "growth_factor": 2.0, "backoff_factor": 0.5}
     given |= {"growth_interval": 2000, "enabled": True}
     fields = {"init_scale": "precision.scaling.scale", "growth_interval": "precision.scaling.window"}

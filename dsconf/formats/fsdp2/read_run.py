@@ -10,17 +10,20 @@ from dsconf.formats.fsdp2.read_expressions import Expressions
 from dsconf.formats.fsdp2.read_folding import item_of, merged, truth
 from dsconf.formats.fsdp2.read_scopes import Condition, Frame, Heap
 from dsconf.formats.fsdp2.read_values import (
+    UNKNOWN,
     Choice,
     Class,
     Function,
     Instance,
     Item,
     Known,
+    Op,
     Opaque,
     Seq,
     Spread,
     Value,
     choices,
+    plain,
 )
 
 _UNROLLED = 16
@@ -166,9 +169,7 @@ class Run(Expressions):
             case cst.ClassDef():
                 self._class(node)
             case cst.Match(subject=subject, cases=cases):
-                self.value(subject)
-                for case in cases:
-                    self._branch(Condition(Opaque(self.text(subject), subject), True), case.body)
+                return self._match(self.value(subject), list(cases))
             case _:
                 pass
         return False
@@ -210,6 +211,35 @@ class Run(Expressions):
             return False
         self._heap = after if otherwise else self._joined(test, after, self._heap)
         return False
+
+    def _match(self, subject: Value, cases: list[cst.MatchCase]) -> bool:
+        if not cases:
+            return False
+        first, *others = cases
+        asked, constant = self._asked(first), plain(subject)
+        if constant is not UNKNOWN and asked is not UNKNOWN and first.guard is None:
+            return self._suite(first.body) if constant == asked else self._match(subject, others)
+        everything = isinstance(first.pattern, cst.MatchAs) and first.pattern.pattern is None
+        if everything and first.guard is None:
+            return self._suite(first.body)
+        test = Op("==", subject, Known(None if asked is UNKNOWN else asked), first)
+        before = dict(self._heap)
+        ended = self._branch(Condition(test, True), first.body)
+        after, self._heap = self._heap, before
+        otherwise = self._match(subject, others)
+        if ended or otherwise:
+            self._heap = after if otherwise else self._heap
+            return ended and otherwise
+        self._heap = self._joined(test, after, self._heap)
+        return False
+
+    def _asked(self, case: cst.MatchCase) -> object:
+        """The constant that a case asks for; UNKNOWN for any other pattern."""
+        match case.pattern:
+            case cst.MatchValue(value=value) | cst.MatchSingleton(value=value):
+                return plain(self.value(value))
+            case _:
+                return UNKNOWN
 
     def _branch(self, condition: Condition, body: cst.BaseSuite) -> bool:
         outer, self._conditions = self._conditions, (*self._conditions, condition)

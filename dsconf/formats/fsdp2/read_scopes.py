@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -87,8 +88,8 @@ class Scopes:
         return self._heap.get((0, name))
 
     def text(self, node: cst.CSTNode) -> str:
-        """An expression as it is written, on one line."""
-        return " ".join(self.module.code_for_node(node).split())
+        """A piece of code as it is written."""
+        return self.module.code_for_node(node)
 
     def _record(self, made: Made) -> Made:
         self.events.append(Event(made, self._conditions, self._contexts, self._loops))
@@ -145,6 +146,14 @@ class Scopes:
             self._set(alias.evaluated_alias or name, Ref(f"{module}.{name}"))
 
 
+def _one_line(source: str) -> str:
+    """An expression without comments and line ends; a statement as it is."""
+    try:
+        return ast.unparse(ast.parse(source.strip(), mode="eval"))
+    except (SyntaxError, ValueError):
+        return " ".join(source.split())
+
+
 def shown(scopes: Scopes, value: Value) -> Any:
     """A value as a report shows it: the constant, or what is written."""
     constant = plain(value)
@@ -153,12 +162,12 @@ def shown(scopes: Scopes, value: Value) -> Any:
     match value:
         case Ref(name=name):
             return name
-        case Made(node=node) | Op(node=node):
-            return scopes.text(node)
-        case Opaque(text=text):
-            return text
+        case Opaque(node=cst.Param()) | Opaque(node=None):
+            return value.text
+        case Made(node=node) | Op(node=node) | Opaque(node=cst.CSTNode() as node):
+            return _one_line(scopes.text(node))
         case Attr(node=cst.CSTNode() as node):
-            return scopes.text(node)
+            return _one_line(scopes.text(node))
         case Attr(base=base, name=name):
             return f"{shown(scopes, base)}.{name}"
         case Choice(test=test, yes=yes, no=no):

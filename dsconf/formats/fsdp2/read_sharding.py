@@ -8,7 +8,17 @@ from typing import Any, Literal
 from dsconf.formats.fsdp2.read_mesh import axes_of, ranks_of
 from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_units import REPLICATES, Unit, setting
-from dsconf.formats.fsdp2.read_values import UNKNOWN, Known, Made, Value, called, choices, plain, torch_name
+from dsconf.formats.fsdp2.read_values import (
+    UNKNOWN,
+    Known,
+    Made,
+    Op,
+    Value,
+    called,
+    choices,
+    plain,
+    torch_name,
+)
 from dsconf.plan import Offload, Sharding
 
 _RESHARD = "fully_shard.reshard_after_forward"
@@ -96,6 +106,9 @@ def _mesh(notes: Notes, mesh: Value | None, made: Made | None) -> tuple[int | No
 
 def _reshard(notes: Notes, units: Sequence[Unit]) -> bool | int:
     value, made = setting(units, "reshard_after_forward", notes)
+    given = notes.instead(_RESHARD, "sharding.partition", bool, int)
+    if isinstance(given, bool | int):
+        return given
     only_root = all(unit.kind == "root" for unit in units)
     found = plain(value) if value is not None else None
     if isinstance(found, int) and not isinstance(found, bool):
@@ -104,6 +117,11 @@ def _reshard(notes: Notes, units: Sequence[Unit]) -> bool | int:
     if isinstance(found, bool):
         notes.take(_RESHARD, "sharding.partition", found)
         return found
+    if value is not None and _all_but_last(value):
+        note = "the last block keeps its weights, which its backward pass needs at once"
+        notes.take(_RESHARD, "sharding.partition", value)
+        notes.remark(_RESHARD, "exact", note)
+        return True
     if found is None:
         default = not only_root
         why = "the root keeps its weights after the forward pass" if only_root else "weights are freed"
@@ -117,6 +135,15 @@ def _reshard(notes: Notes, units: Sequence[Unit]) -> bool | int:
     action = "write True, False, or a number of ranks"
     notes.say(_RESHARD, notes.text(value), "needs-value", note, node=node, action=action)
     return True
+
+
+def _all_but_last(value: Value) -> bool:
+    """Whether a value asks if a block is another one than the last."""
+    match value:
+        case Op(symbol="<" | "!=", right=Op(symbol="-", left=Made() as count, right=Known(value=1))):
+            return called(count) == "len"
+        case _:
+            return False
 
 
 def _sums(notes: Notes) -> bool:

@@ -61,7 +61,19 @@ def units(notes: Notes) -> list[Unit]:
             "end" if kind == "root" and _is_layer(target) else kind
             for kind, target in zip(kinds, targets, strict=True)
         ]
-    return [Unit(event, kind) for event, kind in zip(events, kinds, strict=True)]
+    return _one_way(notes, [Unit(event, kind) for event, kind in zip(events, kinds, strict=True)])
+
+
+def _one_way(notes: Notes, found: list[Unit]) -> list[Unit]:
+    """Where a file can both shard and replicate, the calls that shard."""
+    shards = [unit for unit in found if called(unit.made) in SHARDS]
+    if shards and len(shards) < len(found):
+        other = next(unit for unit in found if called(unit.made) in REPLICATES)
+        note = "the file has another way, which is not taken: fully_shard"
+        notes.say(
+            called(other.made), True, "needs-value", note, node=other.made.node, action="leave one of them"
+        )
+    return shards or found
 
 
 def _target(made: Made) -> Value:

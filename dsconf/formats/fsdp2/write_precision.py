@@ -21,7 +21,10 @@ def write_precision(draft: Draft) -> None:
     draft.flags.update(MIXED_PRECISION=mixed, ANY_PRECISION=any_, ROUNDED_MASTERS=rounded, WIDE_MASTERS=wide)
     if isinstance(precision.compute, Unresolved):
         draft.constants["PARAM_DTYPE"] = Needed("torch.dtype")
-        action = f"pass param_dtype (torch.float32 or torch.bfloat16), or --set {precision.compute.key}=true"
+        value = "true" if precision.compute.key.endswith(".enabled") else "bf16"
+        action = (
+            f"pass param_dtype (torch.float32 or torch.bfloat16), or --set {precision.compute.key}={value}"
+        )
         target = "MixedPrecisionPolicy(param_dtype=param_dtype)"
         draft.landings["precision.compute"] = Landing("needs-value", target, "", action)
     elif mixed:

@@ -95,6 +95,19 @@ def test_a_whole_plan() -> None:
     assert landings["optimizer.weight_decay"].outcome == "approximate"
 
 
+def test_weights_that_trainer_itself_spares_are_spared_exactly() -> None:
+    landings = written(plan(optimizer=ADAMW.model_copy(update={"spares_norms": True})))[1]
+    assert landings["optimizer.weight_decay"].outcome == "exact"
+    assert landings["optimizer.spares_norms"].outcome == "exact"
+
+
+def test_every_field_has_a_landing_that_speaks_of_trainer() -> None:
+    for seed in range(100):
+        landings = written(random_plan(Random(seed)))[1]
+        assert not [each for each in landings.values() if "no: true" in each.target]
+        assert not [each for each in landings.values() if "Accelerator(" in str(each.action)]
+
+
 def test_without_clipping_the_norm_is_0() -> None:
     values, landings = written(plan())
     assert values["max_grad_norm"] == 0.0

@@ -113,6 +113,9 @@ def _optimizer(optimizer: Optimizer) -> dict[str, Landing]:
     if optimizer.spares_norms:
         groups = "leave biases and weights of norms out of weight decay, in a parameter group with weight_decay=0.0"
         found["optimizer.spares_norms"] = Landing("exact", "", "", _IN_SCRIPT.format(groups))
+        decay = found.get("optimizer.weight_decay")
+        if decay is not None and decay.outcome == "exact" and optimizer.arguments["weight_decay"] != 0:
+            found["optimizer.weight_decay"] = decay._replace(action=_IN_SCRIPT.format(groups))
     if optimizer.own_kernel:
         found["optimizer.own_kernel"] = Landing(
             "close", what, "torch's optimizer rounds differently from DeepSpeed's"

@@ -71,8 +71,10 @@ def write_word(draft: Draft, kind: Kind) -> None:
         assert isinstance(compute, Unresolved)
         draft.leave_open("bf16", compute, "precision.compute")
     elif word == "no":
-        landing = draft.landings["precision.compute"]
-        draft.landings["precision.compute"] = landing._replace(target="neither bf16 nor fp16")
+        said, meant = "no: true", "neither bf16 nor fp16"
+        for field, landing in draft.landings.items():
+            if landing.target.startswith(said):
+                draft.landings[field] = landing._replace(target=meant)
     else:
         draft.put(word, True, "precision.compute")
 

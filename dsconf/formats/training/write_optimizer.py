@@ -123,13 +123,11 @@ def _decay(draft: Draft, optimizer: Optimizer) -> None:
     if isinstance(value, Unresolved):
         draft.leave_open("weight_decay", value, field)
         return
-    outcome = "exact" if value == 0 else "approximate"
-    note = "" if value == 0 else UNDECAYED
-    action = (
-        None if value == 0 else "a class of Trainer's own with get_decay_parameter_names() says what decays"
-    )
     target = draft.put("weight_decay", value, field)
-    draft.landings[field] = Landing("exact" if outcome == "exact" else "approximate", target, note, action)
+    action = "in your script: a class of Trainer's own with get_decay_parameter_names() says what decays"
+    same = value == 0 or optimizer.spares_norms
+    landing = Landing("exact", target) if same else Landing("approximate", target, UNDECAYED, action)
+    draft.landings[field] = draft.landings["optimizer.spares_norms"] = landing
 
 
 def _adam(draft: Draft, optimizer: Optimizer) -> None:

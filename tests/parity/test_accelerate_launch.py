@@ -98,17 +98,34 @@ class Ground:
             "DS_ACCELERATOR": "cpu",
         }
         module = "accelerate.commands.accelerate_cli"
-        command = [sys.executable, "-m", module, "launch", "--config_file", str(path), str(SCRIPT)]
+        self._run(["-m", module, "launch", "--config_file", str(path), str(SCRIPT)], told, environment)
+        return self._told(told)
+
+    def trained(self, source: Path) -> Run:
+        """Train with the module that the file is translated to; the script and the loop are its own."""
+        done = translate(str(source), "fsdp2", Context(), {}, ())
+        assert done.report.supported, [each for each in done.report.items if each.outcome == "unsupported"]
+        path = self.place("emitted.py", done.text)
+        told = path.with_name("told.json")
+        job = {**LOOP, "module": str(path), "told": str(told)}
+        launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        environment = os.environ | {"JOB": json.dumps(job), "OMP_NUM_THREADS": "1"}
+        self._run([*launch, str(SCRIPT.with_name("module_script.py"))], told, environment)
+        return self._told(told)
+
+    def _run(self, arguments: list[str], told: Path, environment: dict[str, str]) -> None:
         ended = subprocess.run(
-            command,
+            [sys.executable, *arguments],
             env=environment,
-            cwd=path.parent,
+            cwd=told.parent,
             capture_output=True,
             text=True,
             timeout=300,
             check=False,
         )
         assert told.exists(), ended.stderr[-3000:]
+
+    def _told(self, told: Path) -> Run:
         found = json.loads(told.read_text(encoding="utf-8"))
         return Run(found["losses"], found["kind"], found["class"])
 
@@ -201,3 +218,22 @@ def test_fsdp2_becomes_deepspeed(ground: Ground) -> None:
     new = ground.launched(path, clip=None)
     assert (old.kind, new.kind) == ("FSDP", "DEEPSPEED")
     assert apart(old, new) <= CLOSE["bf16"]
+
+
+@pytest.mark.parametrize(
+    ("section", "precision"),
+    [
+        ("  fsdp_version: 2\n", "fp32"),
+        ("  fsdp_version: 2\n  fsdp_activation_checkpointing: true\n", "bf16"),
+        ("  fsdp_version: 2\n  fsdp_reshard_after_forward: false\n", "bf16"),
+        ("  fsdp_sharding_strategy: FULL_SHARD\n", "bf16"),
+    ],
+)
+def test_fsdp_becomes_code(ground: Ground, section: str, precision: str) -> None:
+    """The module trains as the file does, bit for bit."""
+    source = ground.place("accelerate.yaml", fsdp(section, precision))
+    under_accelerate = ground.launched(source, clip=None)
+    as_code = ground.trained(source)
+    assert as_code.model == "FSDPModel"
+    assert as_code.kind == ("3" if "checkpointing" in section else "0"), "blocks in a CheckpointWrapper"
+    assert as_code.losses == under_accelerate.losses

@@ -27,10 +27,12 @@ from dsconf.plan import (
     Batch,
     Launch,
     Offload,
+    Optimizer,
     Parallelism,
     Plan,
     Precision,
     Sharding,
+    TrainerSchedule,
     Unresolved,
     Wrapping,
 )
@@ -289,6 +291,20 @@ def test_what_is_auto_is_filled_from_the_script() -> None:
     assert "write it in ds_config.json" in (landings["optimizer.betas"].action or "")
     assert landings["schedule.min_lr"].outcome == "exact"
     assert "DummyScheduler(optimizer, total_num_steps=...)" in (landings["schedule.name"].action or "")
+
+
+def test_a_schedule_that_deepspeed_does_not_have_is_made_by_a_function() -> None:
+    plan = Plan(
+        launch=EIGHT,
+        sharding=SHARDED,
+        optimizer=Optimizer(name="AdamW", arguments={"lr": 1e-4}),
+        schedule=TrainerSchedule(name="cosine", warmup_steps=100, total_steps=Unresolved(key="steps")),
+    )
+    settings, landings = drafted(plan)
+    assert "scheduler" not in settings
+    writing = write_deepspeed(plan, REQUEST, DeepSpeed(settings, landings))
+    assert "lr_scheduler_callable=" in (writing.landings["schedule.name"].action or "")
+    assert writing.landings["schedule.total_steps"].target != "auto"
 
 
 def test_what_the_launcher_drops_goes_nowhere() -> None:

@@ -73,7 +73,7 @@ def write_deepspeed(plan: Plan, request: Request, inner: DeepSpeed) -> Writing:
     if any(line.key == "main_process_ip" for line in lines):
         section.append(Line("deepspeed_multinode_launcher", "standard", "start it on each machine"))
     lines.append(Line("deepspeed_config", section))
-    land_filled(plan, landings, path if flat is None else None)
+    land_filled(plan, landings, settings, path if flat is None else None)
     left = duties(landings, request.labels)
     text = "\n".join([*heading(request.origin, left), *lines_of(lines), ""])
     return Writing(text, landings, NEEDS, beside)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from dsconf.formats.outcome import Landing
 from dsconf.plan import Optimizer, Plan, Schedule, Unresolved
 
@@ -20,8 +23,10 @@ _STEPS = {"warmup_steps": "warmup_num_steps", "total_steps": "total_num_steps"}
 """By field of a schedule the argument of a DummyScheduler that gives it."""
 
 
-def land_filled(plan: Plan, landings: dict[str, Landing], path: str | None) -> None:
-    """Settle what is "auto", and what the script does; `path` is the DeepSpeed JSON, where there is one."""
+def land_filled(
+    plan: Plan, landings: dict[str, Landing], settings: Mapping[str, Any], path: str | None
+) -> None:
+    """Settle what is "auto" in `settings`, and what the script does; `path` is their JSON, where there is one."""
     for field, source in _FROM.items():
         value = getattr(plan.batch, field.partition(".")[2])
         if isinstance(value, Unresolved) or (value is None and field != "batch.total"):
@@ -31,15 +36,24 @@ def land_filled(plan: Plan, landings: dict[str, Landing], path: str | None) -> N
     if plan.batch.accumulation != 1 and path is None:
         _act(landings, "batch.accumulation", "each micro batch in accelerator.accumulate(model)")
     _clipping(plan, landings)
-    if plan.optimizer is not None:
+    if plan.optimizer is not None and "optimizer" in settings:
         _optimizer(plan.optimizer, landings, path)
-    if plan.schedule is not None:
+    if plan.schedule is not None and "scheduler" in settings:
         _schedule(plan.schedule, landings, path)
+    elif plan.schedule is not None and "optimizer" in settings:
+        what = "accelerate.utils.DummyScheduler(optimizer, lr_scheduler_callable=...) with a function that makes it"
+        landings["schedule.name"] = landings["schedule.name"]._replace(
+            target="DummyScheduler", action=_START + what
+        )
 
 
 def _act(landings: dict[str, Landing], field: str, what: str) -> None:
     if field in landings and landings[field].action is None:
         landings[field] = landings[field]._replace(action=_START + what)
+
+
+def _given(call: str) -> Landing:
+    return Landing("needs-value", "auto", "", f"give it with {call}")
 
 
 def _clipping(plan: Plan, landings: dict[str, Landing]) -> None:
@@ -56,7 +70,7 @@ def _optimizer(optimizer: Optimizer, landings: dict[str, Landing], path: str | N
     open_ = [name for name, value in optimizer.arguments.items() if isinstance(value, Unresolved)]
     for name in open_:
         if name in _OPTIMIZER:
-            landings[f"optimizer.{name}"] = Landing("needs-value", "auto", f"DummyOptim({name}=...) gives it")
+            landings[f"optimizer.{name}"] = _given(f"DummyOptim({name}=...)")
         else:
             action = (
                 f"write it in {path}: Accelerate fills {' and '.join(_OPTIMIZER)} alone, and stops at others"
@@ -74,7 +88,7 @@ def _schedule(schedule: Schedule, landings: dict[str, Landing], path: str | None
         if name in _PUT:
             landings[field] = Landing("exact", "auto", f"Accelerate puts {_PUT[name]} there")
         elif name in _STEPS:
-            landings[field] = Landing("needs-value", "auto", f"DummyScheduler({_STEPS[name]}=...) gives it")
+            landings[field] = _given(f"DummyScheduler({_STEPS[name]}=...)")
         else:
             action = f"write it in {path}: Accelerate has no value for it, and stops"
             landings[field] = Landing("needs-value", "auto", "", action)

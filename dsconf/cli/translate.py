@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import PurePath
+from collections.abc import Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
@@ -125,7 +126,9 @@ def command(
             text = render_markdown(done.report, forced=force)
         files[report_path] = text
     if wanted and output is not None:
-        files |= {str(PurePath(output).parent / name): text for name, text in done.beside.items()}
+        beside = {str(PurePath(output).parent / name): text for name, text in done.beside.items()}
+        _check_free(beside)
+        files |= beside
         files[output] = done.text
     for path, text in files.items():
         try:
@@ -136,6 +139,14 @@ def command(
     if wanted and output is None:
         click.echo(done.text, nl=False)
     raise SystemExit(0 if done.report.supported else 1)
+
+
+def _check_free(files: Mapping[str, str]) -> None:
+    """Raise UsageError where a file that nobody named would take the place of another one."""
+    for path, text in files.items():
+        file = Path(path)
+        if file.exists() and file.read_bytes() != text.encode():
+            raise click.UsageError(f"{path} is needed beside the output, and exists: write to another folder")
 
 
 def _setting(text: str) -> tuple[str, object]:

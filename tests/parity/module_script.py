@@ -5,6 +5,7 @@ $JOB says as JSON where the module is, and where rank 0 writes the losses.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -13,13 +14,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from accelerate_script import LENGTH, WORDS, Model
 from torch import nn
+
+script: Any = importlib.import_module("accelerate_script")
 
 
 def loss_of(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
     logits = model(batch[:, :-1]).float()
-    return nn.functional.cross_entropy(logits.reshape(-1, WORDS), batch[:, 1:].reshape(-1))
+    return nn.functional.cross_entropy(logits.reshape(-1, script.WORDS), batch[:, 1:].reshape(-1))
 
 
 def main(job: dict[str, Any]) -> None:
@@ -30,11 +32,11 @@ def main(job: dict[str, Any]) -> None:
     spec.loader.exec_module(emitted)
     dist.init_process_group("gloo")
     torch.manual_seed(0)
-    model = emitted.parallelize(Model(), torch.device("cpu"))
+    model = emitted.parallelize(script.Model(), torch.device("cpu"))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.95), weight_decay=0.1)
     random = torch.Generator().manual_seed(100 + dist.get_rank())
     steps = job["accumulation"]
-    words = torch.randint(0, WORDS, (job["steps"] * steps * 2, LENGTH), generator=random)
+    words: Any = torch.randint(0, script.WORDS, (job["steps"] * steps * 2, script.LENGTH), generator=random)
     losses: list[float] = []
     for batches in words.split(2 * steps):
         told = emitted.train_step(

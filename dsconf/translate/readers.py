@@ -9,6 +9,7 @@ from typing import Any
 
 from dsconf.config.effective import Config
 from dsconf.document.json_scanner import scan
+from dsconf.document.node import UNKNOWN
 from dsconf.document.source import Unusable
 from dsconf.formats.reading import Reading
 from dsconf.lint.beside import NAMED_BY
@@ -58,7 +59,8 @@ def _of_deepspeed(config: Config) -> Told:
     reading = _read_deepspeed(config)
     whole = config.document.language == "json" and not (config.overrides or config.document.relaxations)
     path = config.document.path if whole else None
-    return Told(reading, Held(_settings(config), _keys(reading), path))
+    settings = _settings(config)
+    return Told(reading, None if _is_open(settings) else Held(settings, _keys(reading), path))
 
 
 def _of_accelerate(config: Config) -> Told:
@@ -68,6 +70,8 @@ def _of_accelerate(config: Config) -> Told:
         beside = _beside(config)
         inner = _read_deepspeed(beside)
         return Told(accelerate.join_file(config, inner), _held(config, beside, _keys(inner)))
+    if _is_open(flat.settings):
+        raise left_open(config, flat.sources.values())
     document = scan(config.document.path, json.dumps(flat.settings), reader="json")
     inner = _read_deepspeed(config_of(document, config.context._replace(consumer="accelerate")))
     return Told(
@@ -102,11 +106,29 @@ def _beside(config: Config) -> Config:
 
 def _held(
     config: Config, beside: Config, keys: Iterable[str], values: Mapping[str, object] | None = None
-) -> Held:
+) -> Held | None:
     named = beside.document.path != config.document.path
     whole = beside.document.language == "json" and not (beside.overrides or beside.document.relaxations)
     path = beside.document.path if named and whole else None
-    return Held(_settings(beside, values), frozenset(keys), path)
+    settings = _settings(beside, values)
+    return None if _is_open(settings) else Held(settings, frozenset(keys), path)
+
+
+def left_open(config: Config, keys: Iterable[str]) -> Unusable:
+    """What is to be said of a template in which some of the keys have no value that could be translated."""
+    asked = {*keys}
+    open_ = [item for item in config.written if item.entry.node.plain() is UNKNOWN and item.path in asked]
+    paths = ", ".join(item.path for item in open_)
+    it = "it" if len(open_) == 1 else "them"
+    message = f"the file leaves {paths} open: say {it} with --set, or fill the template in first"
+    return Unusable("template-placeholder", message, open_[0].entry.span, config.document.text)
+
+
+def _is_open(value: object) -> bool:
+    """Whether a template leaves something open in it, which then can't be kept as it is."""
+    if isinstance(value, Mapping):
+        return any(map(_is_open, value.values()))
+    return any(map(_is_open, value)) if isinstance(value, list) else value is UNKNOWN
 
 
 def _settings(config: Config, values: Mapping[str, object] | None = None) -> dict[str, Any]:

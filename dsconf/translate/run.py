@@ -25,7 +25,7 @@ from dsconf.lint.selection import Rule
 from dsconf.plan import Plan
 from dsconf.translate.names import title
 from dsconf.translate.numerics import difference, recommended
-from dsconf.translate.readers import is_code, read, read_code
+from dsconf.translate.readers import is_code, left_open, read, read_code
 from dsconf.translate.refusals import stops, with_refusals
 from dsconf.translate.report import Report, assemble
 from dsconf.translate.targets import in_place as change
@@ -211,14 +211,11 @@ def _check_filled(config: Config, reading: Reading) -> None:
     """Raise Unusable for a template with values that nothing settles, and that could change something."""
     settled = {item.key for item in reading.items if item.outcome in ("no-effect", "rejected-by-source")}
     open_ = [
-        item
+        item.path
         for item in config.written
         if item.entry.node.plain() is UNKNOWN
         and item.path not in config.overrides
         and settled.isdisjoint(accumulate(item.path.split("."), "{}.{}".format))
     ]
     if open_:
-        paths = ", ".join(item.path for item in open_)
-        it = "it" if len(open_) == 1 else "them"
-        message = f"the file leaves {paths} open: say {it} with --set, or fill the template in first"
-        raise Unusable("template-placeholder", message, open_[0].entry.span, config.document.text)
+        raise left_open(config, open_)

@@ -136,3 +136,16 @@ def test_what_is_no_source(name: str, text: str, said: str, tmp_path: Path) -> N
     result = translate(path, "deepspeed")
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
+
+
+@pytest.mark.parametrize("target", ["deepspeed", "accelerate-deepspeed", "trainer-deepspeed"])
+def test_a_template_is_not_kept_as_it_is(target: str, tmp_path: Path) -> None:
+    path = tmp_path / "template.json"
+    bucket = '"reduce_bucket_size": {{ bucket }}'
+    path.write_text(
+        f'{{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {{"stage": 3, {bucket}}}}}',
+        encoding="utf-8",
+    )
+    output = tmp_path / "out.yaml"
+    assert translate(path, target, "-o", str(output)).exit_code == 0
+    assert "template" not in output.read_text(encoding="utf-8").partition("\n")[2]

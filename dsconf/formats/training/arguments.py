@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,7 +67,9 @@ class Given:
     def whole(self, name: str) -> int | Unresolved:
         """A number that counts something."""
         value = self.number(name)
-        return value if isinstance(value, Unresolved) else int(value)
+        if isinstance(value, Unresolved):
+            return value
+        return int(value) if math.isfinite(value) else Unresolved(key=self.key(name))
 
     def flag(self, name: str) -> bool | Unresolved:
         """A value as true or false, as Python takes it."""

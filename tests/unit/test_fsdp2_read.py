@@ -519,6 +519,23 @@ def test_dictionaries_are_followed() -> None:
     assert (plan.offload.optimizer, plan.offload.pinned) == (True, False)
 
 
+@pytest.mark.parametrize(
+    ("change", "partition"),
+    [
+        ("d.update({'reshard_after_forward': True})", "parameters"),
+        ("d.setdefault('reshard_after_forward', True)", "gradients"),
+        ("d.pop('reshard_after_forward')", "parameters"),
+        ("d = d.copy(); d['reshard_after_forward'] = True", "parameters"),
+        ("d = {'reshard_after_forward': d.get('other', True)}", "parameters"),
+        ("d = {'reshard_after_forward': d.get('reshard_after_forward')}", "gradients"),
+        ("d |= {'reshard_after_forward': 2 > 1}", "parameters"),
+    ],
+)
+def test_methods_of_dictionaries(change: str, partition: str) -> None:
+    code = "d = dict(reshard_after_forward=False)\n" + change + BLOCKS.format(", **d", "")
+    assert plan_of(code).sharding.partition == partition
+
+
 def test_what_only_a_run_determines_is_said_with_its_place() -> None:
     code = """
     def shard(model, args):

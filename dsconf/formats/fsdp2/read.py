@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from dsconf.document.node import Span, line_starts
 from dsconf.document.source import Unusable
-from dsconf.formats.fsdp2.read_emitted import Emitted, read_emitted
+from dsconf.formats.fsdp2.read_constants import Emitted
+from dsconf.formats.fsdp2.read_emitted import read_emitted
 from dsconf.formats.fsdp2.read_known import recognise
 from dsconf.formats.fsdp2.read_loop import optimizer_steps, read_batch, read_clipping, sized
 from dsconf.formats.fsdp2.read_notes import Notes

@@ -4,135 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import libcst as cst
-
-from dsconf.formats.fsdp2.read_dtypes import dtype_of, given_dtype
-from dsconf.formats.fsdp2.read_known import Known
-from dsconf.formats.fsdp2.read_notes import Notes
+from dsconf.formats.fsdp2.read_constants import Emitted
+from dsconf.formats.fsdp2.read_emitted_schedule import optimizer_of, schedule_of
 from dsconf.formats.fsdp2.read_sharding import last_only
 from dsconf.formats.fsdp2.read_styles import read_styles
-from dsconf.formats.fsdp2.read_values import UNKNOWN, Table, Value, plain
+from dsconf.formats.fsdp2.read_values import Table, plain
 from dsconf.plan import (
-    OPTIMIZERS,
     Batch,
     Clipping,
     LossScaling,
-    Momentum,
     Offload,
-    OneCycle,
-    Optimizer,
     Parallelism,
     Plan,
     Precision,
-    RangeTest,
-    Schedule,
     Sharding,
-    TorchSchedule,
-    TrainerSchedule,
     Unresolved,
-    Warmup,
-    WarmupCosine,
     Wrapping,
 )
-
-_SCHEDULES = {
-    "warmup": {
-        "WARMUP_MIN_LR": "min_lr",
-        "WARMUP_MAX_LR": "max_lr",
-        "WARMUP_STEPS": "warmup_steps",
-        "TOTAL_STEPS": "total_steps",
-    },
-    "warmup_cosine": {
-        "WARMUP_MIN_RATIO": "min_ratio",
-        "COS_MIN_RATIO": "final_ratio",
-        "WARMUP_STEPS": "warmup_steps",
-        "TOTAL_STEPS": "total_steps",
-    },
-    "one_cycle": {
-        "MIN_LR": "min_lr",
-        "MAX_LR": "max_lr",
-        "FIRST_STEPS": "first_steps",
-        "SECOND_STEPS": "second_steps",
-        "FIRST_STAIRS": "first_stairs",
-        "SECOND_STAIRS": "second_stairs",
-        "DECAY_STEPS": "decay_steps",
-        "DECAY_RATE": "decay",
-        "MIN_MOMENTUM": "momentum.low",
-        "MAX_MOMENTUM": "momentum.high",
-        "MOMENTUM_DECAY_RATE": "momentum.decay",
-    },
-    "range_test": {"MIN_LR": "min_lr", "INTERVAL": "interval", "RATE": "rate"},
-    "trainer_schedule": {"WARMUP_STEPS": "warmup_steps", "TOTAL_STEPS": "total_steps"},
-}
-"""By part the field of the schedule that each constant goes to."""
-
-
-class Emitted:
-    """What is known of a module, as values and choices."""
-
-    def __init__(self, notes: Notes, known: Known) -> None:
-        self.notes = notes
-        self.known = known
-
-    def has(self, function: str) -> bool:
-        """Whether a function is as dsconf writes it."""
-        return function in self.known.functions
-
-    def part(self, function: str) -> str:
-        """The part that a function comes from, and its name there."""
-        return self.known.functions.get(function, "")
-
-    def on(self, flag: str) -> bool:
-        """Whether a choice was made."""
-        return self.known.state.flags.get(flag, False)
-
-    def takes(self, constant: str) -> bool:
-        """Whether the code uses a constant, and has not another one in its place."""
-        return self.known.state.constants.get(constant, "") in (constant, constant.lower())
-
-    def value(self, constant: str) -> Value | None:
-        """What stands for a constant; None where it is left out."""
-        source = self.known.state.constants.get(constant, "")
-        if source == constant:
-            return self.notes.run.constant(constant)
-        return self.notes.run.value(cst.parse_expression(source)) if source else None
-
-    def get(self, constant: str, field: str) -> Any:
-        """The value of a constant that goes to a field; Unresolved for a parameter, None where it is left out."""
-        source = self.known.state.constants.get(constant, "")
-        whole = (int,) if field.startswith("batch.") else ()
-        given = self.notes.instead(source, field, *whole) if source else UNKNOWN
-        if given is not UNKNOWN:
-            return given
-        value = self.value(constant)
-        if source == constant.lower():
-            self.notes.take(source, field, f"a parameter, {source}")
-            return Unresolved(key=source)
-        if value is None:
-            return None
-        known = plain(value)
-        if known is UNKNOWN:
-            return self.notes.open(constant, field, value)
-        self.notes.take(constant, field, value)
-        return known
-
-    def dtype(self, constant: str, field: str) -> Any:
-        """The dtype that a constant is."""
-        source = self.known.state.constants.get(constant, "")
-        given = given_dtype(self.notes.given.get(source))
-        if given is not None:
-            self.notes.instead(source, field, str)
-            return given
-        if source == constant.lower():
-            self.notes.take(source, field, f"a parameter, {source}")
-            return Unresolved(key=source)
-        value = self.value(constant)
-        found = dtype_of(value)
-        if found is None and value is not None:
-            return self.notes.left_open(constant, field, value)
-        if source == constant:
-            self.notes.take(constant, field, value)
-        return found
 
 
 def read_emitted(emitted: Emitted, plan: Plan) -> Plan:
@@ -157,9 +45,9 @@ def read_emitted(emitted: Emitted, plan: Plan) -> Plan:
         update["clipping"] = _clipping(emitted)
         precision = precision.model_copy(update={"scaling": _scaling(emitted)})
     if emitted.has("build_optimizer"):
-        update["optimizer"] = _optimizer(emitted)
+        update["optimizer"] = optimizer_of(emitted)
     if emitted.has("build_scheduler"):
-        update["schedule"] = _schedule(emitted)
+        update["schedule"] = schedule_of(emitted)
     update["batch"] = _batch(emitted, plan, update.get("parallelism", plan.parallelism).tensor)
     return plan.model_copy(update={**update, "sharding": sharding, "precision": precision})
 
@@ -335,94 +223,3 @@ def _scaling(emitted: Emitted) -> LossScaling | None:
     if not all(isinstance(each, int | float) for each in found.values()):
         return None
     return LossScaling(refill=emitted.on("REFILLED"), **found)
-
-
-# ---- optimizer and schedule -------------------------------------------------------------------------------
-
-
-def _optimizer(emitted: Emitted) -> Optimizer | None:
-    part, _, function = emitted.part("build_optimizer").partition(".")
-    names = {name.lower(): name for name in OPTIMIZERS}
-    special = {"lion": "Lion", "muon": "Muon"}
-    if part == "uncorrected_adam":
-        name = "AdamW" if emitted.on("DECOUPLED") else "Adam"
-    else:
-        name = special.get(part) or names[function]
-    arguments = {}
-    for argument in OPTIMIZERS[name]:
-        if name == "Muon" and argument in ("muon_lr", "adam_lr") and not emitted.takes(argument.upper()):
-            continue
-        if name == "Muon" and argument == "lr":
-            if "LR" not in [emitted.known.state.constants.get(each, "") for each in ("MUON_LR", "ADAM_LR")]:
-                continue
-            arguments["lr"] = plain(emitted.notes.run.constant("LR"))
-            emitted.notes.take("LR", "optimizer.lr", arguments["lr"])
-            continue
-        value = emitted.get(argument.upper(), f"optimizer.{argument}")
-        if value is not None:
-            arguments[argument] = value
-    key = "UncorrectedAdam" if part == "uncorrected_adam" else "MuonAndAdam" if name == "Muon" else name
-    emitted.notes.take(
-        key, "optimizer.name", key if key in emitted.known.functions else f"torch.optim.{name}"
-    )
-    if part == "uncorrected_adam":
-        emitted.notes.take("UncorrectedAdam (moments)", "optimizer.bias_correction", False)
-    return Optimizer(
-        name=name,
-        arguments=arguments,
-        bias_correction=part != "uncorrected_adam",
-        decoupled=emitted.on("DECOUPLED") if name == "Muon" else True,
-        sign_of_zero="negative" if name == "Lion" and not emitted.on("SIGN_BIT") else "bit",
-    )
-
-
-def _schedule(emitted: Emitted) -> Schedule | None:
-    part = emitted.part("build_scheduler").partition(".")[0]
-    if part == "no_scheduler":
-        return None
-    key = "build_scheduler"
-    if part == "torch_scheduler":
-        name = emitted.known.state.constants["StepLR"]
-        arguments = plain(emitted.value("SCHEDULE"))
-        emitted.notes.take(name, "schedule.name", f"torch.optim.lr_scheduler.{name}")
-        known = arguments if isinstance(arguments, dict) else {}
-        listed = {
-            str(argument): list(value) if isinstance(value, tuple) else value
-            for argument, value in known.items()
-        }
-        for argument, value in listed.items():
-            emitted.notes.take(f"SCHEDULE.{argument}", f"schedule.{argument}", value)
-        return TorchSchedule(name=name, arguments=listed)
-    found = {
-        field: emitted.get(constant, f"schedule.{field}")
-        for constant, field in _SCHEDULES[part].items()
-        if emitted.known.state.constants.get(constant)
-    }
-    shape = "linear" if emitted.on("LINEAR") else "log"
-    match part:
-        case "warmup":
-            name = "WarmupDecayLR" if emitted.on("DECAYS") else "WarmupLR"
-            emitted.notes.take(key, "schedule.name", name)
-            return Warmup.model_validate({"max_lr": None, **found, "name": name, "warmup": shape})
-        case "warmup_cosine":
-            emitted.notes.take(key, "schedule.name", "WarmupCosineLR")
-            return WarmupCosine.model_validate({**found, "warmup": shape})
-        case "one_cycle":
-            emitted.notes.take(key, "schedule.name", "OneCycle")
-            moves = emitted.on("MOVES_MOMENTUM")
-            low, high, decay = (found.pop(f"momentum.{each}", 0.0) for each in ("low", "high", "decay"))
-            momentum = Momentum(low=low, high=high, decay=decay) if moves else None
-            return OneCycle.model_validate({**found, "momentum": momentum})
-        case "trainer_schedule":
-            return _of_trainer(emitted, found)
-        case _:
-            emitted.notes.take(key, "schedule.name", "LRRangeTest")
-            return RangeTest.model_validate({**found, "staircase": emitted.on("STAIRCASE")})
-
-
-def _of_trainer(emitted: Emitted, found: dict[str, Any]) -> TrainerSchedule:
-    name = "constant_with_warmup" if emitted.on("WARMED_UP") else "constant"
-    if emitted.on("FALLS"):
-        name = "cosine" if emitted.on("COSINE") else "linear"
-    emitted.notes.take("build_scheduler", "schedule.name", name)
-    return TrainerSchedule.model_validate({"warmup_steps": 0, **found, "name": name})

@@ -16,6 +16,7 @@ from dsconf.formats.fsdp2.read_folding import (
     truth,
     unpacked,
 )
+from dsconf.formats.fsdp2.read_methods import extended, of_dict, of_list
 from dsconf.formats.fsdp2.read_scopes import Condition, Frame, Scopes
 from dsconf.formats.fsdp2.read_values import (
     ABSENT,
@@ -215,7 +216,7 @@ class Expressions(Scopes):
                 else:
                     table = Table(table.items, self._unread(element.key))
             else:
-                table = _extended(table, found)
+                table = extended(table, found)
         return table
 
     def _unread(self, node: cst.CSTNode) -> Value:
@@ -287,7 +288,7 @@ class Expressions(Scopes):
                 else:
                     more = found
             elif arg.star == "**":
-                table = _extended(table, found)
+                table = extended(table, found)
             elif arg.keyword is not None:
                 table = Table({**table.items, arg.keyword.value: found}, table.open)
             else:
@@ -302,40 +303,19 @@ class Expressions(Scopes):
     def _changed(
         self, base: Table | Seq, func: cst.BaseExpression, args: list[Value], table: Table, node: cst.Call
     ) -> Value | None:
-        """What a method of a dict or list does."""
+        """What a method of a dict or list gives, which may change it; None for any other method."""
         assert isinstance(func, cst.Attribute)
-        name = func.attr.value
-        if isinstance(base, Seq):
-            if name in ("append", "add") and len(args) == 1:
-                found = args[0]
-                if isinstance(found, Item):
-                    tests = tuple(condition.test for condition in self._conditions if condition.holds)
-                    found = Item(found.of, (*found.tests, *tests))
-                self._assign(func.value, Seq((*base.items, found)))
-                return Known(None)
+        tests = tuple(condition.test for condition in self._conditions if condition.holds)
+        done = (
+            of_list(base, func.attr.value, args, tests)
+            if isinstance(base, Seq)
+            else of_dict(base, func.attr.value, args, table)
+        )
+        if done is None:
             return None
-        if name == "update":
-            for each in [*args, table]:
-                base = _extended(base, each)
-            self._assign(func.value, base)
-            return Known(None)
-        if name == "copy":
-            return base
-        if name == "get" and args:
-            key = plain(args[0])
-            if isinstance(key, str | int) and base.open is None:
-                found = base.items.get(key, args[1] if len(args) > 1 else Known(None))
-                return self._unread(node) if found is ABSENT else found
-        if name == "setdefault" and len(args) == 2:
-            key = plain(args[0])
-            if isinstance(key, str | int) and key not in base.items:
-                self._assign(func.value, Table({**base.items, key: args[1]}, base.open))
-                return args[1]
-        if name == "pop" and args:
-            key = plain(args[0])
-            self._assign(func.value, Table({k: v for k, v in base.items.items() if k != key}, base.open))
-            return base.items.get(key) or self._unread(node) if isinstance(key, str | int) else None
-        return None
+        if done.changed is not base:
+            self._assign(func.value, done.changed)
+        return self._unread(node) if done.result is ABSENT else done.result
 
     def _called(
         self,
@@ -362,7 +342,7 @@ class Expressions(Scopes):
                 )
             case Ref(name="dict"):
                 table = Table(dict(keywords), more)
-                return _extended(_extended(Table({}), args[0]), table) if args else table
+                return extended(extended(Table({}), args[0]), table) if args else table
             case Ref(name="list" | "tuple") if args and isinstance(args[0], Seq):
                 return args[0]
             case Ref(name="list" | "set" | "tuple") if not args:
@@ -464,22 +444,6 @@ class Expressions(Scopes):
         if params.star_kwarg is not None:
             found[params.star_kwarg.name.value] = Table(left, more)
         return found
-
-
-def _extended(table: Table, more: Value) -> Table:
-    """A dict with the items of another one."""
-    match more:
-        case Table(items=items, open=open_):
-            return Table({**table.items, **items}, table.open or open_)
-        case Choice(test=test, yes=yes, no=no):
-            found = merged(test, _extended(table, yes), _extended(table, no))
-            return found if isinstance(found, Table) else Table(table.items, more)
-        case Known(value=None):
-            return table
-        case Seq(items=()):
-            return table
-        case _:
-            return Table(table.items, more)
 
 
 def _fields(node: cst.ClassDef) -> list[str]:

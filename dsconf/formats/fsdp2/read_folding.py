@@ -74,6 +74,8 @@ def symbol_of(node: cst.CSTNode) -> str:
 
 def fold(node: cst.CSTNode, left: Value, right: Value) -> Value | None:
     """What an operator gives for two values; None where that is not known."""
+    if isinstance(node, cst.BitOr | cst.BitOrAssign) and isinstance(left, Table) and isinstance(right, Table):
+        return Table({**left.items, **right.items}, left.open or right.open)
     if type(node) not in _BINARY:
         return None
     symbol, compute = _BINARY[type(node)]

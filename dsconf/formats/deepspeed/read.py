@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dsconf.config.derive import facts_of
 from dsconf.config.effective import Config
 from dsconf.formats.deepspeed.leftover import leftovers
@@ -63,7 +65,7 @@ class _Reader(Notes):
     def _batch(self) -> Batch:
         def size(path: str, fact: str) -> int | Unresolved | None:
             value = self.facts.value(fact)
-            if isinstance(value, int | float) and value == int(value):
+            if isinstance(value, int | float) and math.isfinite(value) and value == int(value):
                 return int(value)
             open_ = self.config.raw(path) == "auto" or self.config.raw("train_batch_size") is not None
             return Unresolved(key=path) if open_ else None
@@ -72,7 +74,7 @@ class _Reader(Notes):
         micro = size("train_micro_batch_size_per_gpu", "micro_batch")
         steps = size("gradient_accumulation_steps", "accumulation_steps")
         world = None
-        if isinstance(total, int | float):
+        if isinstance(total, int | float) and math.isfinite(total):
             total = int(total)
             if isinstance(micro, int) and isinstance(steps, int):
                 world = total // (micro * steps)

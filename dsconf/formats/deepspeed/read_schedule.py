@@ -129,6 +129,15 @@ class _Schedule:
             return Unresolved(key=path)
         return value
 
+    def _steps(self, argument: str) -> Any:
+        """A number of steps, which is whole where the emitted schedules count them."""
+        value = self._value(argument)
+        if not isinstance(value, float) or value.is_integer():
+            return value
+        path = _PREFIX + argument
+        self.notes.unsupported(path, f"{value:g} is no number of steps", f"--set {path}=N")
+        return Unresolved(key=path)
+
     def _shape(self) -> Any:
         # Any other text counts as "log".
         return "linear" if self.notes.config.raw(f"{_PREFIX}warmup_type") == "linear" else "log"
@@ -146,7 +155,7 @@ class _Schedule:
                 "name": self.name,
                 "min_lr": self._value("warmup_min_lr"),
                 "max_lr": peak,
-                "warmup_steps": self._value("warmup_num_steps"),
+                "warmup_steps": self._steps("warmup_num_steps"),
                 "warmup": self._shape(),
                 "total_steps": self._total_steps() if decays else None,
             }
@@ -156,14 +165,14 @@ class _Schedule:
         return WarmupCosine(
             min_ratio=self._value("warmup_min_ratio"),
             final_ratio=self._value("cos_min_ratio"),
-            warmup_steps=self._value("warmup_num_steps"),
+            warmup_steps=self._steps("warmup_num_steps"),
             warmup=self._shape(),
             total_steps=self._total_steps(),
         )
 
     def _total_steps(self) -> Any:
         path = f"{_PREFIX}total_num_steps"
-        value = self._value("total_num_steps")
+        value = self._steps("total_num_steps")
         if not self.notes.config.present(path):
             self.notes.in_force[path] = Default(None, f"missing: {self.name} can't be built without it")
         return Unresolved(key=path) if value is None else value
@@ -185,7 +194,7 @@ class _Schedule:
             second_steps=first if second is None else second,
             first_stairs=stairs,
             second_stairs=stairs if second_stairs is None else second_stairs,
-            decay_steps=self._value("decay_step_size"),
+            decay_steps=self._steps("decay_step_size"),
             decay=self._value("decay_lr_rate"),
             momentum=self._momentum(),
         )

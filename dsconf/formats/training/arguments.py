@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from dsconf.document.node import UNKNOWN
@@ -54,22 +55,21 @@ class Given:
         return value if isinstance(value, str) else Unresolved(key=self.key(name))
 
     def number(self, name: str) -> float | Unresolved:
-        """A number; text that says one counts, since other loaders than PyYAML take 5e-5 for a number."""
+        """A number, open where it is none or has no end.
+
+        Text that says one counts, since other loaders than PyYAML take 5e-5 for a number.
+        """
         value = self.raw(name)
         if isinstance(value, str):
-            try:
-                return float(value)
-            except ValueError:
-                return Unresolved(key=self.key(name))
-        known = isinstance(value, int | float) and not isinstance(value, bool)
+            with suppress(ValueError):
+                value = float(value)
+        known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         return value if known else Unresolved(key=self.key(name))
 
     def whole(self, name: str) -> int | Unresolved:
         """A number that counts something."""
         value = self.number(name)
-        if isinstance(value, Unresolved):
-            return value
-        return int(value) if math.isfinite(value) else Unresolved(key=self.key(name))
+        return value if isinstance(value, Unresolved) else int(value)
 
     def flag(self, name: str) -> bool | Unresolved:
         """A value as true or false, as Python takes it."""

@@ -147,19 +147,13 @@ def _wanted(reading: Reading, landings: Mapping[str, Landing]) -> list[Item]:
     said = {reading.fields[key] for key in reading.fields if key in reading.written}
     told = [landings[field] for field in said if field in landings]
     keys = {field: key for key, field in reading.fields.items()}
-    return [
-        Item(
-            keys.get(field, landing.target),
-            None,
-            "needs-value",
-            landing.target,
-            landing.note,
-            landing.action,
-            written=False,
-        )
-        for field, landing in landings.items()
-        if landing.outcome == "needs-value" and field not in said and landing not in told
-    ]
+    wanted = []
+    for field, landing in landings.items():
+        if landing.outcome == "needs-value" and field not in said and landing not in told:
+            key = keys.get(field, landing.target)
+            target = "" if landing.target == key else landing.target
+            wanted.append(Item(key, None, "needs-value", target, landing.note, landing.action, written=False))
+    return wanted
 
 
 def _placed(key: str, reading: Reading, landings: Mapping[str, Landing]) -> Item:

@@ -87,8 +87,7 @@ def translate(
 
     Raises Refused where the file is unreadable, or its own framework would refuse it and its meaning is open,
     NoSuchKey for an override that no config in the file takes, EditError where the source can't be changed to the
-    target in place, and `lint.pieces.Skipped` where there is nothing to
-    translate in it.
+    target in place, and `lint.pieces.Skipped` where there is nothing to translate in it.
     """
     source = _open(path, context, overrides, load_rules())
     given = {key: value for key, value in overrides.items() if key not in source.overridden}

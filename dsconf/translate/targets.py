@@ -106,5 +106,7 @@ def _settings(
 
 
 def _refused(reading: Reading) -> list[str]:
-    """The keys that DeepSpeed no longer takes."""
-    return [item.key for item in reading.items if item.outcome == "rejected-by-source"]
+    """The keys that DeepSpeed no longer takes, by their paths in its config."""
+    refused = [item.key for item in reading.items if item.outcome == "rejected-by-source"]
+    nested: str = _room("trainer.merge").PREFIX
+    return [key.removeprefix(nested) for key in refused]

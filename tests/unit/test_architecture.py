@@ -39,6 +39,7 @@ COMPUTED = {
             for name in ("deepspeed", "fsdp2", "accelerate", "trainer", "axolotl")
         ),
         *(f"dsconf.formats.{name}.write_deepspeed" for name in ("accelerate", "trainer")),
+        "dsconf.formats.trainer.merge",
         "dsconf.formats.accelerate.in_place",
     },
     "dsconf.cli": {f"dsconf.cli.{path.stem}" for path in (PACKAGE / "cli").glob("[a-z]*.py")}

@@ -16,6 +16,8 @@ from dsconf.lint.beside import NAMED_BY
 from dsconf.lint.consumer import config_of
 from dsconf.translate.told import Held, Told, with_values
 
+READ = ("deepspeed", "accelerate", "trainer", "axolotl")
+"""The formats of lint that are translated, too."""
 _DISTRIBUTES = ("fully_shard", "DistributedDataParallel", "replicate")
 
 

@@ -25,7 +25,7 @@ from dsconf.lint.selection import Rule
 from dsconf.plan import Plan
 from dsconf.translate.names import title
 from dsconf.translate.numerics import difference, recommended
-from dsconf.translate.readers import is_code, left_open, read, read_code
+from dsconf.translate.readers import READ, is_code, left_open, read, read_code
 from dsconf.translate.refusals import stops, with_refusals
 from dsconf.translate.report import Report, assemble
 from dsconf.translate.targets import in_place as change
@@ -190,6 +190,8 @@ def _of_config(piece: Piece, rules: list[Rule]) -> _Source:
     config = piece.config
     if config.written and config.context.consumer is None and not any(item.spec for item in config.written):
         raise Skipped(NO_KEYS)
+    if config.format not in READ:
+        raise Skipped("a config of LLaMA-Factory's own is linted, and not translated")
     result = lint_config(config, rules, piece.read)
     errors = [finding for finding in result.findings if stops(config, finding)]
     if errors:

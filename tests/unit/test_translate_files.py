@@ -128,6 +128,7 @@ def test_values_for_keys_of_the_source_and_of_the_target() -> None:
         ("broken.py", "def f(:\n    fully_shard(model)\n", "it does not parse as Python 3"),
         ("none.py", "# fully_shard\nx = 1\n", "fully_shard"),
         ("empty.yaml", "", "the file is empty"),
+        ("llama.yaml", "dist_config:\n  name: fsdp2\n", "linted, and not translated"),
     ],
 )
 def test_what_is_no_source(name: str, text: str, said: str, tmp_path: Path) -> None:

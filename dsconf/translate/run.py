@@ -17,8 +17,9 @@ from dsconf.formats.choices import Numerics, Style
 from dsconf.formats.reading import Reading
 from dsconf.formats.writing import Request, Writing
 from dsconf.lint.engine import lint_config, opener, unusable_result
-from dsconf.lint.finding import Finding, Result
+from dsconf.lint.finding import Finding, Result, place_of
 from dsconf.lint.index import load_rules
+from dsconf.lint.inside import language_of
 from dsconf.lint.pieces import Piece, Skipped
 from dsconf.lint.recognise import NO_KEYS
 from dsconf.lint.selection import Rule
@@ -181,9 +182,20 @@ def _open(path: str, context: Context, overrides: Mapping[str, object], rules: l
             ]
             return _Source(Told(reading), None, (), frozenset(filled))
         pieces = opener(context, overrides).pieces(path, text, recognise=False)
+        if len(pieces) > 1 and language_of(path) is not None:
+            lines = ", ".join(str(_line(piece.config)) for piece in pieces)
+            raise Skipped(
+                f"it holds {len(pieces)} configs, at lines {lines}: put the one that is meant into a file"
+            )
         return _of_config(pieces[0], rules)
     except Unusable as problem:
         raise Refused(_refusal(path, problem, rules, context)) from None
+
+
+def _line(config: Config) -> int:
+    """The line at which a config begins in its file."""
+    document = config.document
+    return place_of(document, document.root.span).line
 
 
 def _of_config(piece: Piece, rules: list[Rule]) -> _Source:

@@ -128,6 +128,11 @@ def test_values_for_keys_of_the_source_and_of_the_target() -> None:
         ("broken.py", "def f(:\n    fully_shard(model)\n", "it does not parse as Python 3"),
         ("none.py", "# fully_shard\nx = 1\n", "fully_shard"),
         ("empty.yaml", "", "the file is empty"),
+        (
+            "two.py",
+            "A = {'zero_optimization': {}}\nB = {'zero_optimization': {}}\n",
+            "2 configs, at lines 1, 2",
+        ),
         ("llama.yaml", "dist_config:\n  name: fsdp2\n", "linted, and not translated"),
     ],
 )

@@ -89,6 +89,8 @@ def command(
 
     if in_place and (output is not None or settings):
         raise click.UsageError("--in-place changes what stands in SOURCE: -o and --set don't go with it")
+    if target != "fsdp2" and (numerics, style) != (NUMERICS[0], STYLES[0]):
+        raise click.UsageError("--numerics and --style are for --to fsdp2")
     for name in blocks:
         if not name.isidentifier():
             raise click.BadParameter(f"{name!r} is no class name", param_hint="--blocks")

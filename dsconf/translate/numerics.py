@@ -18,6 +18,8 @@ _GRADIENTS = {
     "precision.reduce": f"{LABEL}: gradients are reduced in fp32",
     "precision.accumulate": f"{LABEL}: gradients are added up in fp32",
 }
+_DECIDE = ("precision.autocast", "precision.compute")
+"""Fields that decide dtypes of which no key speaks."""
 
 
 def recommended(reading: Reading) -> Reading:
@@ -69,14 +71,13 @@ class _Said:
 
     def note(self, field: str, text: str) -> None:
         """Add to the keys of a field; to the first one that could say it where none is written."""
-        keys = [key for key, name in self.fields.items() if name == field]
-        if not keys:  # autocast decides it
-            keys = [key for key, name in self.fields.items() if name == "precision.autocast"]
+        named = ([key for key, name in self.fields.items() if name == each] for each in (field, *_DECIDE))
+        keys = next((keys for keys in named if keys), [])
         for key in keys:
             known = self.remarks.get(key, Remark("exact", ""))
             note = f"{known.note}; {text}" if known.note else text
             self.remarks[key] = Remark(worst([known.outcome, "close"]), note)
-        if field in _GRADIENTS:
+        if keys and field in _GRADIENTS:
             self.in_force.setdefault(keys[0], Default(None, ""))
 
 

@@ -79,3 +79,27 @@ def test_what_is_written_lints_clean(name: str, target: str, tmp_path: Path) -> 
         consumer = ["--consumer", "deepspeed"] if whole else []
         found = CliRunner().invoke(main, ["lint", *consumer, "--output-format", "json", str(output)])
         assert found.exit_code == 0, found.stdout
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_what_pytorch_recommends_instead(name: str, tmp_path: Path) -> None:
+    result, output, _ = translate(tmp_path, name, "fsdp2", "--force", "--numerics", "pytorch")
+    assert result.exit_code in (0, 1), result.output
+    code = output.read_text(encoding="utf-8")
+    compile(code, "module", "exec")
+    masters = ".float()" in code  # gradients of 16-bit masters have their dtype
+    assert not (masters and "REDUCE_DTYPE = torch.bfloat16" in code)
+
+
+@pytest.mark.parametrize("option", [("--numerics", "pytorch"), ("--style", "minimal")])
+def test_choices_of_code_are_for_code(option: tuple[str, str], tmp_path: Path) -> None:
+    result, output, _ = translate(tmp_path, "zero3_bf16.json", "accelerate-fsdp2", *option)
+    assert (result.exit_code, output.exists()) == (2, False)
+    assert "are for --to fsdp2" in result.output
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_parallelize_alone(name: str, tmp_path: Path) -> None:
+    result, output, _ = translate(tmp_path, name, "fsdp2", "--force", "--style", "minimal")
+    assert result.exit_code in (0, 1), result.output
+    compile(output.read_text(encoding="utf-8"), "module", "exec")

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 TESTS = Path(__file__).parents[1]
+_OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""Variables that other tests may have left, and that no shell has."""
 
 
 class Command(NamedTuple):
@@ -38,7 +40,7 @@ class Outcome(NamedTuple):
 def run(commands: Sequence[Command]) -> list[Outcome]:
     """Run the commands, all in one other process that imports the libraries once and makes a child for each."""
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in _OF_A_RANK},
         "PYTHONPATH": os.pathsep.join((str(TESTS.parent), str(TESTS))),
         "DS_ACCELERATOR": "cpu",
         "OMP_NUM_THREADS": "1",

@@ -15,7 +15,7 @@ import pytest
 from running import dsconf
 
 from tools.peers.faults import FAULTS, FOLDER, Fault
-from tools.peers.losses import FSDP1, LOSSES, STARTS, Loss, to_fsdp2, translate, translation
+from tools.peers.losses import FSDP1, LOSSES, MESH, STARTS, Loss, to_fsdp2, translate, translation
 from tools.peers.page import PAGE, converted_block
 from tools.peers.rivals import CONVERTED, RIVALS, Verdict, shown, verdict
 from tools.peers.rivals import run as run_alone
@@ -156,7 +156,8 @@ def test_what_dsconf_makes_of_a_file_starts(
     part = translation(loss.file, 0, text, result.output)
     starts, _ = started(text, tmp_path)
     assert starts == STARTS
-    assert f"{part}\n\n`accelerate launch` of that: {STARTS}." in PAGE_TEXT
+    on_page = MESH if "parallelism_config" in text else STARTS  # the page has one process
+    assert f"{part}\n\n`accelerate launch` of that: {on_page}." in PAGE_TEXT
 
 
 def test_the_engine_refuses_two_of_the_faults_that_the_config_passes() -> None:

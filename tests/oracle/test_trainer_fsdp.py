@@ -225,6 +225,10 @@ def test_removed_arguments(tmp_path: Path) -> None:
         assert isinstance(outcome({name: None}, str(tmp_path)).error, TypeError), name
 
 
+_MADE = ("fsdp_config", "deepspeed", "accelerator_config")
+"""Arguments of which TrainingArguments makes objects, also of None."""
+
+
 def test_the_other_arguments_are_arguments(tmp_path: Path) -> None:
     """With the defaults of the table."""
     arguments = outcome({}, str(tmp_path)).arguments
@@ -233,7 +237,7 @@ def test_the_other_arguments_are_arguments(tmp_path: Path) -> None:
         if spec.get("status") == "removed" or name in given:
             continue
         name = spec.get("alias", name)
-        if name not in given and "default" in spec and name not in ("fsdp_config", "deepspeed"):
+        if name not in given and "default" in spec and name not in _MADE:
             assert getattr(arguments, name) == spec["default"], name
 
 

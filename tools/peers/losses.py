@@ -11,6 +11,7 @@ from .rivals import CONVERTED, ONE_PROCESS, error_of, run, shown
 ORIGINALS = FOLDER / "to_fsdp2"
 STARTS = "starts"
 FSDP1 = "starts as FSDP1, which needs a GPU"
+MESH = "starts, up to a mesh for which one process is too few"
 
 
 class Loss(NamedTuple):
@@ -70,11 +71,13 @@ def translate(file: str) -> tuple[str, ...]:
 
 
 def launched(file: str, folder: Path) -> str:
-    """What becomes of a config under `accelerate launch`, in one process: STARTS, FSDP1, or the error."""
+    """What becomes of a config under `accelerate launch`, in one process: STARTS, FSDP1, MESH, or the error."""
     command = ("accelerate", "launch", "--config_file", file, *ONE_PROCESS, "accelerator.py")
     done = run(command, folder)
     if "no available devices" in done.output:
         return FSDP1
+    if "Mesh should not be bigger than default world size" in done.output:
+        return MESH
     return shown(error_of(done.output)) if done.status else STARTS
 
 

@@ -81,10 +81,8 @@ class Mutant(NamedTuple):
 DIVIDED = "(loss / GRADIENT_ACCUMULATION_STEPS).backward()"
 SHARDED = "    return model\n\n\ndef build_optimizer"
 LOOP = "    for batch in micro_batches:\n"
-BROADCAST = "        dist.broadcast(param.data, src=0)  # DeepSpeed starts every rank from rank 0's weights\n"
-ROUNDED = (
-    "        param.data = param.data.to(PARAM_DTYPE)  # DeepSpeed makes its masters from the 16-bit model\n"
-)
+BROADCAST = "        dist.broadcast(param.data, src=0)  # every rank starts from rank 0's weights\n"
+ROUNDED = "        param.data = param.data.to(PARAM_DTYPE)  # masters start from the 16-bit model\n"
 MASTERS = "        if param.requires_grad:\n            param.data = param.data.float()\n"
 
 MUTANTS: dict[str, Mutant] = {

@@ -185,7 +185,7 @@ TRIALS: Mapping[str, Trial] = {
         partition="gradients", precision=Precision(autocast="bf16", reduce="fp32"), accumulation=3
     ),
     "by hand: tutorial": ByHand(file="tutorial_zero3.py", added=MICRO, tolerance=UNROUNDED),
-    "by hand: offloaded": ByHand(file="offloaded_adam.py", tolerance=TIERS["clipped"]),
+    "by hand: offloaded": ByHand(file="offloaded_adam.py", added=MICRO, tolerance=TIERS["clipped"]),
     "by hand: zero1": ByHand(file="zero1_last_sync.py", added=MICRO, tolerance=TIERS["clipped"]),
     "by hand: zero2": ByHand(file="zero2_micro_steps.py", added=MICRO, tolerance=TIERS["as-is"]),
     "by hand: copies": ByHand(file="ddp_no_sync.py", added=MICRO),

@@ -23,9 +23,12 @@ def open_lines(open_: Mapping[str, str], unsaid: Sequence[str] = ()) -> list[str
 
 def heading(origin: str, landings: Mapping[str, Landing], labels: Mapping[str, str]) -> list[str]:
     """The comment at the head: what the file is, and what the script has to do beside it."""
-    duties = {
-        landing.action.removeprefix(_START): labels.get(field, field)
+    told = {
+        field: landing.action.removeprefix(_START)
         for field, landing in landings.items()
         if landing.action is not None and landing.action.startswith(_START)
     }
+    # Of several fields with one duty that names it which has a key.
+    keys = {duty: labels[field] for field, duty in told.items() if field in labels}
+    duties = {duty: keys.get(duty, field.replace(".", " ").replace("_", " ")) for field, duty in told.items()}
     return [*yaml_lines.heading(origin, "In the script", [(what, duty) for duty, what in duties.items()]), ""]

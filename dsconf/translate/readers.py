@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from typing import Any
 
 from dsconf.config.effective import Config
@@ -14,16 +13,12 @@ from dsconf.document.source import Unusable
 from dsconf.formats.reading import Reading
 from dsconf.lint.beside import NAMED_BY
 from dsconf.lint.consumer import config_of
+from dsconf.translate.rooms import room
 from dsconf.translate.told import Held, Told, with_values
 
 READ = ("deepspeed", "accelerate", "trainer", "axolotl")
 """The formats of lint that are translated, too."""
 _DISTRIBUTES = ("fully_shard", "DistributedDataParallel", "replicate")
-
-
-def _room(name: str) -> Any:
-    """A module of the room of a format, which is read only where a file needs it."""
-    return import_module(f"dsconf.formats.{name}")
 
 
 def is_code(path: str, text: str) -> bool:
@@ -33,12 +28,12 @@ def is_code(path: str, text: str) -> bool:
 
 def read_code(path: str, text: str, given: Mapping[str, object]) -> Reading:
     """Read FSDP2 code, with values by key for what only a run determines. Raises Unusable where it is none."""
-    reading: Reading = _room("fsdp2.read").read(text, path, given)
+    reading: Reading = room("fsdp2.read").read(text, path, given)
     return reading
 
 
 def _read_deepspeed(config: Config) -> Reading:
-    reading: Reading = _room("deepspeed.read").read(config)
+    reading: Reading = room("deepspeed.read").read(config)
     return reading
 
 
@@ -49,7 +44,7 @@ def read(config: Config) -> Told:
     """
     if config.format == "deepspeed":
         return _of_deepspeed(config)
-    reading: Reading = _room(f"{config.format}.read").read(config)
+    reading: Reading = room(f"{config.format}.read").read(config)
     if not reading.source.endswith("-deepspeed"):
         return Told(reading)
     if config.format == "accelerate":
@@ -66,7 +61,7 @@ def _of_deepspeed(config: Config) -> Told:
 
 
 def _of_accelerate(config: Config) -> Told:
-    accelerate = _room("accelerate.read_deepspeed")
+    accelerate = room("accelerate.read_deepspeed")
     flat = accelerate.settings_of(config)
     if flat is None:
         beside = _beside(config)
@@ -83,8 +78,8 @@ def _of_accelerate(config: Config) -> Told:
 
 def _of_arguments(config: Config, reading: Reading) -> Told:
     beside = _beside(config)
-    trainer = _room("trainer.merge")
-    given = _room("axolotl.arguments" if config.format == "axolotl" else "trainer.merge").given(config)
+    trainer = room("trainer.merge")
+    given = room("axolotl.arguments" if config.format == "axolotl" else "trainer.merge").given(config)
     values = trainer.handed(given, beside)
     inner = _read_deepspeed(config_of(beside.document, beside.context, values | beside.overrides))
     merged = trainer.merge(reading, inner)

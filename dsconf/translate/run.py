@@ -93,7 +93,7 @@ def translate(
     source = _open(path, context, overrides, load_rules())
     given = {key: value for key, value in overrides.items() if key not in source.overridden}
     for key in given:
-        if in_place or not takes(target, key):
+        if in_place or not takes(target, key, context.deepspeed_version):
             raise NoSuchKey(key)
     reading = reading_for(target, source.told)
     compared = (reading.source, target) == ("deepspeed", "fsdp2")

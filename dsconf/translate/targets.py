@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from dsconf.config.effective import Config
@@ -16,6 +15,7 @@ from dsconf.formats.outcome import Landing
 from dsconf.formats.reading import Reading
 from dsconf.formats.writing import Request, Writing
 from dsconf.plan import Plan
+from dsconf.translate.rooms import room
 from dsconf.translate.told import Held, Told, kept, with_values, without
 
 _WRITERS = {
@@ -27,22 +27,20 @@ _WRITERS = {
 """By target the room whose module `write` writes it from the Plan alone."""
 
 
-def _room(name: str) -> Any:
-    """A module of the room of a format, which is read only where a target needs it."""
-    return import_module(f"dsconf.formats.{name}")
-
-
 def reading_for(target: str, told: Told) -> Reading:
     """What the source says to a target."""
     return told.reading if target in _WRITERS else kept(told)
 
 
-def takes(target: str, path: str) -> bool:
-    """Whether a value of a source without such a key may be given for a key of the target, by dotted path."""
+def takes(target: str, path: str, version: str | None) -> bool:
+    """Whether a value of a source without such a key may be given for a key of the target, by dotted path.
+
+    `version` is that of the DeepSpeed that will run; None: the newest.
+    """
     if target in _WRITERS:
         return False
     try:
-        spec_at(load_keys(), path)
+        spec_at(load_keys(version), path)
     except KeyError:
         return False
     return True
@@ -62,7 +60,7 @@ def write(
     path for what the target `takes`.
     """
     if target in _WRITERS:
-        return _room(f"{_WRITERS[target]}.write").write(plan, request)  # type: ignore[no-any-return]
+        return room(f"{_WRITERS[target]}.write").write(plan, request)  # type: ignore[no-any-return]
     settings, landings = _settings(held, reading, plan)
     settings = with_values(settings, given)
     landings = {
@@ -74,20 +72,20 @@ def write(
     path = held.path if held is not None and settings == held.settings else None
     writing: Writing
     if target == "accelerate-deepspeed":
-        accelerate = _room("accelerate.write_deepspeed")
+        accelerate = room("accelerate.write_deepspeed")
         writing = accelerate.write_deepspeed(plan, request, accelerate.DeepSpeed(settings, landings, path))
     elif target == "trainer-deepspeed":
-        trainer = _room("trainer.write_deepspeed")
+        trainer = room("trainer.write_deepspeed")
         writing = trainer.write_deepspeed(plan, request, settings, landings, path)
     else:
         text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
-        writing = Writing(text, landings, _room("deepspeed.write").needs_of(settings))
+        writing = Writing(text, landings, room("deepspeed.write").needs_of(settings))
     return writing
 
 
 def in_place(config: Config, labels: Mapping[str, str]) -> tuple[Reading, Writing]:
     """An Accelerate config for FSDP1 changed where it stands to one for FSDP2. Raises EditError where it can't be."""
-    edited = _room("accelerate.in_place").to_fsdp2(config, labels, partial(scan_yaml, config.document.path))
+    edited = room("accelerate.in_place").to_fsdp2(config, labels, partial(scan_yaml, config.document.path))
     return edited.reading, Writing(edited.text, edited.landings, edited.needs)
 
 
@@ -95,7 +93,7 @@ def _settings(
     held: Held | None, reading: Reading, plan: Plan
 ) -> tuple[Mapping[str, Any], Mapping[str, Landing]]:
     """The DeepSpeed config: as the source has it, with the sections that only stand beside it there."""
-    settings, landings = _room("deepspeed.write").drafted(plan)
+    settings, landings = room("deepspeed.write").drafted(plan)
     if held is None:
         return settings, landings
     beside = {} if reading.source == "deepspeed" else settings
@@ -108,5 +106,5 @@ def _settings(
 def _refused(reading: Reading) -> list[str]:
     """The keys that DeepSpeed no longer takes, by their paths in its config."""
     refused = [item.key for item in reading.items if item.outcome == "rejected-by-source"]
-    nested: str = _room("trainer.merge").PREFIX
+    nested: str = room("trainer.merge").PREFIX
     return [key.removeprefix(nested) for key in refused]

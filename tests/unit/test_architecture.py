@@ -25,22 +25,18 @@ COMPUTED = {
         "dsconf.config.derive",
         "dsconf.formats.deepspeed.keys",
     },
-    "dsconf.translate.readers": {
+    "dsconf.translate.rooms": {
         *(
             f"dsconf.formats.{name}.read"
             for name in ("deepspeed", "fsdp2", "accelerate", "trainer", "axolotl")
         ),
-        *("dsconf.formats.accelerate.read_deepspeed", "dsconf.formats.axolotl.arguments"),
-        "dsconf.formats.trainer.merge",
-    },
-    "dsconf.translate.targets": {
         *(
             f"dsconf.formats.{name}.write"
             for name in ("deepspeed", "fsdp2", "accelerate", "trainer", "axolotl")
         ),
         *(f"dsconf.formats.{name}.write_deepspeed" for name in ("accelerate", "trainer")),
-        "dsconf.formats.trainer.merge",
-        "dsconf.formats.accelerate.in_place",
+        *(f"dsconf.formats.accelerate.{name}" for name in ("read_deepspeed", "in_place")),
+        *("dsconf.formats.axolotl.arguments", "dsconf.formats.trainer.merge"),
     },
     "dsconf.cli": {f"dsconf.cli.{path.stem}" for path in (PACKAGE / "cli").glob("[a-z]*.py")}
     - {"dsconf.cli.options", "dsconf.cli.circumstances", "dsconf.cli.project", "dsconf.cli.per_file"},

@@ -110,7 +110,7 @@ def translate(
     def written(left_out: Sequence[str]) -> Writing:
         origin = _origin(path, reading.source, target, left_out, numerics)
         request = Request(origin, labels, style, context.torch_version)
-        return write(target, source.told.deepspeed, reading, plan, request, given)
+        return write(target, source.told.deepspeed, reading, plan, request, given, context.deepspeed_version)
 
     writing = written(())
     report = assemble(path, reading, writing, target, context, numerics, other, chosen)

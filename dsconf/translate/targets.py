@@ -37,13 +37,7 @@ def takes(target: str, path: str, version: str | None) -> bool:
 
     `version` is that of the DeepSpeed that will run; None: the newest.
     """
-    if target in _WRITERS:
-        return False
-    try:
-        spec_at(load_keys(version), path)
-    except KeyError:
-        return False
-    return True
+    return target not in _WRITERS and _has(version, path)
 
 
 def write(
@@ -53,15 +47,16 @@ def write(
     plan: Plan,
     request: Request,
     given: Mapping[str, object],
+    version: str | None,
 ) -> Writing:
     """Write a Plan as one of `dsconf.translate.TARGETS`; `held` is the DeepSpeed config that the source has.
 
     `reading` is what `reading_for` gives, and `plan` its Plan with what is known of the run; `given` are values by
-    path for what the target `takes`.
+    path for what the target `takes`, and `version` is that of the DeepSpeed that will run (None: the newest).
     """
     if target in _WRITERS:
         return room(f"{_WRITERS[target]}.write").write(plan, request)  # type: ignore[no-any-return]
-    settings, landings = _settings(held, reading, plan)
+    settings, landings = _settings(held, reading, plan, version)
     settings = with_values(settings, given)
     landings = {
         field: landing._replace(outcome="exact", note="said with --set", action=None)
@@ -90,10 +85,10 @@ def in_place(config: Config, labels: Mapping[str, str]) -> tuple[Reading, Writin
 
 
 def _settings(
-    held: Held | None, reading: Reading, plan: Plan
+    held: Held | None, reading: Reading, plan: Plan, version: str | None
 ) -> tuple[Mapping[str, Any], Mapping[str, Landing]]:
     """The DeepSpeed config: as the source has it, with the sections that only stand beside it there."""
-    settings, landings = room("deepspeed.write").drafted(plan)
+    settings, landings = _known_to(version, *room("deepspeed.write").drafted(plan))
     if held is None:
         return settings, landings
     beside = {} if reading.source == "deepspeed" else settings
@@ -101,6 +96,30 @@ def _settings(
     own = {field for key, field in reading.fields.items() if key in held.keys}
     exact = {field: Landing("exact", landings[field].target if field in landings else "") for field in own}
     return settings, {**landings, **exact}
+
+
+def _known_to(
+    version: str | None, settings: Mapping[str, Any], landings: Mapping[str, Landing]
+) -> tuple[Mapping[str, Any], Mapping[str, Landing]]:
+    """A DeepSpeed config without the keys that an older version does not have, whose fields are unsupported then."""
+    if version is None:
+        return settings, landings
+    newer = {path for path in room("deepspeed.write").paths(settings) if not _has(version, path)}
+    told = {}
+    for field, landing in landings.items():
+        key = landing.target.partition(":")[0]
+        told[field] = (
+            Landing("unsupported", "", f"DeepSpeed {version} has no {key}") if key in newer else landing
+        )
+    return without(settings, newer), told
+
+
+def _has(version: str | None, path: str) -> bool:
+    try:
+        spec_at(load_keys(version), path)
+    except KeyError:
+        return False
+    return True
 
 
 def _refused(reading: Reading) -> list[str]:

@@ -155,3 +155,14 @@ def test_a_template_is_not_kept_as_it_is(target: str, tmp_path: Path) -> None:
     output = tmp_path / "out.yaml"
     assert translate(path, target, "-o", str(output)).exit_code == 0
     assert "template" not in output.read_text(encoding="utf-8").partition("\n")[2]
+
+
+def test_an_older_deepspeed_gets_no_key_that_it_does_not_have() -> None:
+    older = translate(DDP, "deepspeed", "--deepspeed-version", "0.16.9")
+    assert older.exit_code == 1
+    assert "DeepSpeed 0.16.9 has no torch_autocast.dtype" in older.stderr
+    forced = translate(DDP, "deepspeed", "--deepspeed-version", "0.16.9", "--force")
+    assert "torch_autocast" not in forced.stdout
+    assert json.loads(forced.stdout)["zero_optimization"] == {"stage": 0}
+    newest = translate(DDP, "deepspeed", "--deepspeed-version", "0.19.8")
+    assert newest.stdout == translate(DDP, "deepspeed").stdout

@@ -64,16 +64,17 @@ def needs_of(config: Mapping[str, Any]) -> str:
     """The oldest DeepSpeed that has all keys of a config; "" where every known one has them."""
     history = load_history()
     order: list[str] = history["versions"]
-    since = [history["keys"].get(path, {}).get("since") for path in _paths(config)]
+    since = [history["keys"].get(path, {}).get("since") for path in paths(config)]
     places = [order.index(version) for version in since if version is not None]
     return f"DeepSpeed >= {order[max(places)]}" if places else ""
 
 
-def _paths(section: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def paths(section: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The dotted paths of all keys of a config, those of sections included."""
     for name, value in section.items():
         yield prefix + name
         if isinstance(value, dict):
-            yield from _paths(value, f"{prefix}{name}.")
+            yield from paths(value, f"{prefix}{name}.")
 
 
 def _batch(draft: Draft) -> None:

@@ -60,7 +60,7 @@ def write(
     settings = with_values(settings, given)
     landings = {
         field: landing._replace(outcome="exact", note="said with --set", action=None)
-        if landing.outcome == "needs-value" and landing.target in given
+        if landing.target in given
         else landing
         for field, landing in landings.items()
     }

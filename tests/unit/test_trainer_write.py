@@ -200,6 +200,8 @@ def test_torchs_own_defaults_are_written_out() -> None:
          "warmup_stable_decay", 11),
         (Warmup(name="WarmupDecayLR", min_lr=0.0, max_lr=1e-3, warmup_steps=10, warmup="log", total_steps=100),
          "linear", 10),
+        (Warmup(name="WarmupDecayLR", min_lr=1e-4, max_lr=1e-3, warmup_steps=10, warmup="linear", total_steps=100),
+         "warmup_stable_decay", 11),
         (WarmupCosine(min_ratio=0.0, final_ratio=0.0, warmup_steps=10, warmup="linear", total_steps=100),
          "cosine", 11),
         (WarmupCosine(min_ratio=0.0, final_ratio=0.1, warmup_steps=10, warmup="linear", total_steps=100),
@@ -216,11 +218,34 @@ def test_schedules_of_deepspeed_are_approximated(schedule: Any, name: str, warmu
     assert ("logarithmic" in landing.note) is (schedule.warmup == "log")
 
 
-def test_a_warm_up_to_where_it_starts_is_a_constant_rate() -> None:
-    schedule = Warmup(name="WarmupLR", min_lr=1e-3, max_lr=1e-3, warmup_steps=10, warmup="log")
+@pytest.mark.parametrize(("name", "total"), [("WarmupLR", None), ("WarmupDecayLR", 100)])
+def test_a_warm_up_to_where_it_starts_is_a_constant_rate(name: Any, total: int | None) -> None:
+    schedule = Warmup(name=name, min_lr=1e-3, max_lr=1e-3, warmup_steps=10, warmup="log", total_steps=total)
     values, landings = written(plan(schedule=schedule))
     assert values["lr_scheduler_type"] == "constant"
     assert landings["schedule.name"].outcome == "exact"
+    assert ("schedule.total_steps" in landings) is (total is not None)
+
+
+def test_a_decay_to_a_lowest_rate_ends_with_it() -> None:
+    schedule = Warmup(
+        name="WarmupDecayLR", min_lr=1e-4, max_lr=1e-3, warmup_steps=10, warmup="linear", total_steps=100
+    )
+    values, landings = written(plan(schedule=schedule))
+    assert values["lr_scheduler_kwargs"] == {
+        "num_decay_steps": 89,
+        "min_lr_ratio": 0.1,
+        "decay_type": "linear",
+    }
+    assert landings["schedule.min_lr"].outcome == "exact"
+    open_ = schedule.model_copy(update={"total_steps": Unresolved(key="scheduler.params.total_num_steps")})
+    values, landings = written(plan(schedule=open_))
+    assert values["lr_scheduler_type"] == "linear"
+    assert landings["schedule.min_lr"].outcome == "approximate"
+    assert (
+        "the decay ends, with 0, not with 0.0001, which is 10% of the peak"
+        in landings["schedule.min_lr"].note
+    )
 
 
 def test_an_optimizer_without_a_schedule_has_a_constant_rate() -> None:
@@ -396,6 +421,14 @@ def test_the_first_two_steps_of_deepspeed_have_the_lowest_rate() -> None:
     schedule = Warmup(name="WarmupLR", min_lr=1e-4, max_lr=1e-3, warmup_steps=4, warmup="linear")
     curve = curves.warmup(schedule, 1e-3)
     assert [round(curve(step), 4) for step in range(7)] == [0.1, 0.1, 0.325, 0.55, 0.775, 1.0, 1.0]
+
+
+def test_a_decay_of_deepspeed_ends_with_the_lowest_rate() -> None:
+    schedule = Warmup(
+        name="WarmupDecayLR", min_lr=1e-4, max_lr=1e-3, warmup_steps=4, warmup="linear", total_steps=8
+    )
+    curve = curves.warmup(schedule, 1e-3)
+    assert [round(curve(step), 4) for step in range(4, 11)] == [0.775, 1.0, 0.775, 0.55, 0.325, 0.1, 0.1]
 
 
 def test_how_far_two_curves_are_apart() -> None:

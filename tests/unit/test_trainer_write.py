@@ -272,6 +272,57 @@ def test_groups_of_ranks_are_left_to_the_script() -> None:
     assert "ParallelismConfig(dp_shard_size=4" in write_trainer(given, REQUEST).text
 
 
+@pytest.mark.parametrize(
+    ("group", "parallelism", "world", "sizes"),
+    [
+        (4, Parallelism(tensor=2), 16, "tp_size=2, dp_shard_size=4, dp_replicate_size=2"),
+        (4, Parallelism(context=2), 16, "cp_size=2, dp_shard_size=2, dp_replicate_size=4"),
+        (None, Parallelism(tensor=2, context=2), 16, "tp_size=2, cp_size=2, dp_shard_size=4"),
+        (4, Parallelism(tensor=2), None, "tp_size=2, dp_shard_size=4, dp_replicate_size=..."),
+        (None, Parallelism(tensor=2), None, "tp_size=2, dp_shard_size=..."),
+    ],
+)
+def test_sizes_multiply_to_the_number_of_ranks(
+    group: int | None, parallelism: Parallelism, world: int | None, sizes: str
+) -> None:
+    given = plan(
+        sharding=ZERO3.model_copy(update={"group": group}),
+        launch=Launch(world_size=world),
+        parallelism=parallelism,
+    )
+    landings = written(given)[1]
+    fields = [f"parallelism.{name}" for name in ("tensor", "context") if getattr(parallelism, name) > 1]
+    for field in (*fields, *(("sharding.group",) if group else ())):
+        assert landings[field].target == f"parallelism_config=ParallelismConfig({sizes})"
+        assert ("tp_plan" in str(landings[field].action)) is (parallelism.tensor > 1)
+
+
+def test_ranks_that_do_not_divide_into_the_groups_are_said() -> None:
+    given = plan(
+        sharding=ZERO3.model_copy(update={"group": 4}),
+        launch=Launch(world_size=12),
+        parallelism=Parallelism(tensor=2),
+    )
+    landings = written(given)[1]
+    assert {landings[field].outcome for field in ("sharding.group", "parallelism.tensor")} == {"unsupported"}
+    assert landings["sharding.group"].note == "12 ranks don't divide into such groups"
+
+
+def test_a_duty_is_named_by_the_first_key_that_it_comes_from() -> None:
+    labels = {"parallelism.tensor": "tensor_parallel_size", "parallelism.block_styles": "the model"}
+    text = write_trainer(plan(parallelism=Parallelism(tensor=2)), Request("A test.", labels)).text
+    assert '#   tensor_parallel_size: load the model with tp_plan="auto"' in text
+
+
+def test_a_part_of_all_steps_is_a_ratio_in_axolotl() -> None:
+    schedule = TrainerSchedule(name="cosine", warmup_steps=0.1, total_steps=Unresolved(key="max_steps"))
+    writing = write_axolotl(plan(schedule=schedule), REQUEST)
+    values = load_yaml(writing.text)
+    assert "warmup_steps" not in values
+    assert values["warmup_ratio"] == 0.1
+    assert writing.landings["schedule.warmup_steps"].outcome == "approximate"
+
+
 def test_groups_of_ranks_are_sizes_in_axolotl() -> None:
     given = plan(
         sharding=ZERO3.model_copy(update={"group": 4}),

@@ -140,6 +140,13 @@ def test_an_axolotl_config_with_deepspeed_is_read_with_its_arguments(tmp_path: P
     assert "optim: adamw_torch\n" in done.text.replace("  # optimizer", "")
 
 
+def test_a_default_that_leaves_something_open_is_said_once(tmp_path: Path) -> None:
+    done = to("axolotl", tmp_path, "arguments.yaml", "output_dir: out\nfsdp: true\nlearning_rate: 1.0e-4\n")
+    keys = Counter(item.key for item in done.report.items)
+    assert keys["num_train_epochs"] == 1
+    assert keys.most_common(1)[0][1] == 1
+
+
 def test_training_arguments_in_code_are_a_source(tmp_path: Path) -> None:
     done = to("trainer-fsdp2", tmp_path, "train.py", PYTHON)
     assert "learning_rate: 1.0e-05" in done.text

@@ -163,6 +163,22 @@ def test_shards_of_gradients_are_added_up_where_the_source_does_so(
 
 
 @pytest.mark.parametrize(
+    ("accumulate", "masters", "expected"),
+    [
+        ("fp32", "fp32", "exact"),
+        (None, "fp32", "close"),
+        ("fp32", "bf16", "approximate"),
+        (None, "bf16", "exact"),
+    ],
+)
+def test_sums_of_gradients_are_as_good_as_the_dtype_that_they_have(
+    accumulate: Any, masters: Any, expected: str
+) -> None:
+    precision = Precision(compute="bf16", masters=masters, accumulate=accumulate)
+    assert written(plan(precision=precision))[1]["precision.accumulate"].outcome == expected
+
+
+@pytest.mark.parametrize(
     ("optimizer", "outcome"),
     [
         (Optimizer(name="Adam", arguments={"lr": 1e-3, "weight_decay": 0.0}), "exact"),
@@ -480,6 +496,11 @@ def test_a_decay_of_deepspeed_ends_with_the_lowest_rate() -> None:
     )
     curve = curves.warmup(schedule, 1e-3)
     assert [round(curve(step), 4) for step in range(4, 11)] == [0.775, 1.0, 0.775, 0.55, 0.325, 0.1, 0.1]
+
+
+def test_deepspeed_warms_up_for_two_steps_at_least() -> None:
+    schedule = Warmup(name="WarmupLR", min_lr=0.0, max_lr=1e-3, warmup_steps=1, warmup="linear")
+    assert [curves.warmup(schedule, 1e-3)(step) for step in range(4)] == [0.0, 0.0, 0.5, 1.0]
 
 
 def test_how_far_two_curves_are_apart() -> None:

@@ -42,6 +42,7 @@ from dsconf.plan import (
     Unresolved,
     Warmup,
     WarmupCosine,
+    Wrapping,
 )
 
 REQUEST = Request("A test.", {"clipping.max_norm": "gradient_clipping"})
@@ -143,6 +144,21 @@ def test_where_nothing_is_divided_there_is_no_fsdp() -> None:
     assert "fsdp" not in values
     assert values["activation_checkpointing"] is True
     assert landings["sharding.partition"].outcome == "exact"
+
+
+def test_ddp_is_told_of_parameters_that_a_step_leaves_out() -> None:
+    nothing = Sharding(partition="nothing")
+    values, _ = written(plan(sharding=nothing, wrapping=Wrapping(unused_parameters=True)))
+    assert values["ddp_find_unused_parameters"] is True
+    assert "ddp_find_unused_parameters" not in written(plan(sharding=nothing))[0]
+
+
+def test_of_one_micro_batch_nothing_is_added_up() -> None:
+    precision = Precision(compute="bf16", accumulate="fp32")
+    landing = written(plan(batch=Batch(micro=2, accumulation=1), precision=precision))[1][
+        "precision.accumulate"
+    ]
+    assert (landing.outcome, landing.note) == ("exact", "one micro batch: nothing is added up")
 
 
 @pytest.mark.parametrize(

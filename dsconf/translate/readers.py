@@ -81,9 +81,10 @@ def _of_arguments(config: Config, reading: Reading) -> Told:
     trainer = room("trainer.merge")
     given = room("axolotl.arguments" if config.format == "axolotl" else "trainer.merge").given(config)
     values = trainer.handed(given, beside)
-    inner = _read_deepspeed(config_of(beside.document, beside.context, values | beside.overrides))
-    merged = trainer.merge(reading, inner)
-    return Told(merged, _held(config, beside, (f"{trainer.PREFIX}{key}" for key in _keys(inner)), values))
+    filled = _read_deepspeed(config_of(beside.document, beside.context, values | beside.overrides))
+    inner, put_in = trainer.as_it_stands(filled, beside.as_written)
+    keys = (f"{trainer.PREFIX}{key}" for key in _keys(inner) - put_in)
+    return Told(trainer.merge(reading, inner), _held(config, beside, keys, values))
 
 
 def _keys(reading: Reading) -> frozenset[str]:

@@ -143,8 +143,10 @@ def assemble(
 
 
 def _wanted(reading: Reading, landings: Mapping[str, Landing]) -> list[Item]:
-    """What the target needs, and no key of the source says."""
-    said = {reading.fields[key] for key in reading.fields if key in reading.written}
+    """What the target needs, and no key of the source says, nor a default of its own."""
+    said = {
+        field for key, field in reading.fields.items() if key in reading.written or key in reading.in_force
+    }
     told = [landings[field] for field in said if field in landings]
     keys = {field: key for key, field in reading.fields.items()}
     wanted = []

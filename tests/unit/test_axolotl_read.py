@@ -86,6 +86,12 @@ def test_warm_up(keys: dict[str, Any], warmup: object) -> None:
     assert schedule.warmup_steps == warmup
 
 
+def test_a_part_of_steps_that_are_not_known_is_rounded_otherwise_than_by_trainer() -> None:
+    found = reading(FSDP2, {"warmup_ratio": 0.1})
+    assert found.remarks["warmup_ratio"].outcome == "approximate"
+    assert "warmup_ratio" not in reading(FSDP2, {"warmup_ratio": 0.1, "max_steps": 100}).remarks
+
+
 def test_a_lowest_rate_of_the_cosine() -> None:
     found = reading(FSDP2, {"max_steps": 100, "cosine_min_lr_ratio": 0.1, "warmup_steps": 10})
     assert found.plan.schedule == TrainerSchedule(

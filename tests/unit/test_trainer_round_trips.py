@@ -116,12 +116,35 @@ def test_arguments_that_contradict_the_config_are_those_that_trainer_refuses(tmp
     assert "per_device_train_batch_size: 8" in done.text
 
 
+@pytest.mark.parametrize("target", ["deepspeed", "fsdp2", "trainer-deepspeed", "axolotl"])
+def test_the_report_shows_what_stands_in_the_config_not_what_trainer_makes_of_it(
+    target: str, tmp_path: Path
+) -> None:
+    text = MERGED.replace("  gradient_accumulation_steps: auto\n", "")
+    items = {item.key: item for item in to(target, tmp_path, "arguments.yaml", text).report.items}
+    filled = items["deepspeed.train_micro_batch_size_per_gpu"]
+    assert (filled.value, filled.written) == ("auto", True)
+    assert "4" in filled.target
+    put_in = {key: items[f"deepspeed.{key}"] for key in ("gradient_accumulation_steps", "bf16.enabled")}
+    assert {key: (item.value, item.written) for key, item in put_in.items()} == {
+        "gradient_accumulation_steps": (2, False),
+        "bf16.enabled": (True, False),
+    }
+
+
 def test_an_axolotl_config_with_deepspeed_is_read_with_its_arguments(tmp_path: Path) -> None:
     done = to("trainer-fsdp2", tmp_path, "axolotl.yaml", AXOLOTL)
     assert done.report.source == "axolotl-deepspeed"
     assert "per_device_train_batch_size: 4" in done.text
     assert "bf16: true" in done.text
     assert "optim: adamw_torch\n" in done.text.replace("  # optimizer", "")
+
+
+def test_a_default_that_leaves_something_open_is_said_once(tmp_path: Path) -> None:
+    done = to("axolotl", tmp_path, "arguments.yaml", "output_dir: out\nfsdp: true\nlearning_rate: 1.0e-4\n")
+    keys = Counter(item.key for item in done.report.items)
+    assert keys["num_train_epochs"] == 1
+    assert keys.most_common(1)[0][1] == 1
 
 
 def test_training_arguments_in_code_are_a_source(tmp_path: Path) -> None:

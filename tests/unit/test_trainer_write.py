@@ -42,6 +42,7 @@ from dsconf.plan import (
     Unresolved,
     Warmup,
     WarmupCosine,
+    Wrapping,
 )
 
 REQUEST = Request("A test.", {"clipping.max_norm": "gradient_clipping"})
@@ -145,6 +146,21 @@ def test_where_nothing_is_divided_there_is_no_fsdp() -> None:
     assert landings["sharding.partition"].outcome == "exact"
 
 
+def test_ddp_is_told_of_parameters_that_a_step_leaves_out() -> None:
+    nothing = Sharding(partition="nothing")
+    values, _ = written(plan(sharding=nothing, wrapping=Wrapping(unused_parameters=True)))
+    assert values["ddp_find_unused_parameters"] is True
+    assert "ddp_find_unused_parameters" not in written(plan(sharding=nothing))[0]
+
+
+def test_of_one_micro_batch_nothing_is_added_up() -> None:
+    precision = Precision(compute="bf16", accumulate="fp32")
+    landing = written(plan(batch=Batch(micro=2, accumulation=1), precision=precision))[1][
+        "precision.accumulate"
+    ]
+    assert (landing.outcome, landing.note) == ("exact", "one micro batch: nothing is added up")
+
+
 @pytest.mark.parametrize(
     ("partition", "accumulate", "each"),
     [
@@ -160,6 +176,22 @@ def test_shards_of_gradients_are_added_up_where_the_source_does_so(
     precision = Precision(compute="bf16", accumulate=accumulate)
     values, _ = written(plan(sharding=Sharding(partition=partition), precision=precision))
     assert ("accelerator_config" in values) is each
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "masters", "expected"),
+    [
+        ("fp32", "fp32", "exact"),
+        (None, "fp32", "close"),
+        ("fp32", "bf16", "approximate"),
+        (None, "bf16", "exact"),
+    ],
+)
+def test_sums_of_gradients_are_as_good_as_the_dtype_that_they_have(
+    accumulate: Any, masters: Any, expected: str
+) -> None:
+    precision = Precision(compute="bf16", masters=masters, accumulate=accumulate)
+    assert written(plan(precision=precision))[1]["precision.accumulate"].outcome == expected
 
 
 @pytest.mark.parametrize(
@@ -200,6 +232,8 @@ def test_torchs_own_defaults_are_written_out() -> None:
          "warmup_stable_decay", 11),
         (Warmup(name="WarmupDecayLR", min_lr=0.0, max_lr=1e-3, warmup_steps=10, warmup="log", total_steps=100),
          "linear", 10),
+        (Warmup(name="WarmupDecayLR", min_lr=1e-4, max_lr=1e-3, warmup_steps=10, warmup="linear", total_steps=100),
+         "warmup_stable_decay", 11),
         (WarmupCosine(min_ratio=0.0, final_ratio=0.0, warmup_steps=10, warmup="linear", total_steps=100),
          "cosine", 11),
         (WarmupCosine(min_ratio=0.0, final_ratio=0.1, warmup_steps=10, warmup="linear", total_steps=100),
@@ -216,11 +250,34 @@ def test_schedules_of_deepspeed_are_approximated(schedule: Any, name: str, warmu
     assert ("logarithmic" in landing.note) is (schedule.warmup == "log")
 
 
-def test_a_warm_up_to_where_it_starts_is_a_constant_rate() -> None:
-    schedule = Warmup(name="WarmupLR", min_lr=1e-3, max_lr=1e-3, warmup_steps=10, warmup="log")
+@pytest.mark.parametrize(("name", "total"), [("WarmupLR", None), ("WarmupDecayLR", 100)])
+def test_a_warm_up_to_where_it_starts_is_a_constant_rate(name: Any, total: int | None) -> None:
+    schedule = Warmup(name=name, min_lr=1e-3, max_lr=1e-3, warmup_steps=10, warmup="log", total_steps=total)
     values, landings = written(plan(schedule=schedule))
     assert values["lr_scheduler_type"] == "constant"
     assert landings["schedule.name"].outcome == "exact"
+    assert ("schedule.total_steps" in landings) is (total is not None)
+
+
+def test_a_decay_to_a_lowest_rate_ends_with_it() -> None:
+    schedule = Warmup(
+        name="WarmupDecayLR", min_lr=1e-4, max_lr=1e-3, warmup_steps=10, warmup="linear", total_steps=100
+    )
+    values, landings = written(plan(schedule=schedule))
+    assert values["lr_scheduler_kwargs"] == {
+        "num_decay_steps": 89,
+        "min_lr_ratio": 0.1,
+        "decay_type": "linear",
+    }
+    assert landings["schedule.min_lr"].outcome == "exact"
+    open_ = schedule.model_copy(update={"total_steps": Unresolved(key="scheduler.params.total_num_steps")})
+    values, landings = written(plan(schedule=open_))
+    assert values["lr_scheduler_type"] == "linear"
+    assert landings["schedule.min_lr"].outcome == "approximate"
+    assert (
+        "the decay ends, with 0, not with 0.0001, which is 10% of the peak"
+        in landings["schedule.min_lr"].note
+    )
 
 
 def test_an_optimizer_without_a_schedule_has_a_constant_rate() -> None:
@@ -245,6 +302,57 @@ def test_groups_of_ranks_are_left_to_the_script() -> None:
     landing = written(given)[1]["sharding.group"]
     assert "ParallelismConfig(dp_shard_size=4, dp_replicate_size=4)" in str(landing.action)
     assert "ParallelismConfig(dp_shard_size=4" in write_trainer(given, REQUEST).text
+
+
+@pytest.mark.parametrize(
+    ("group", "parallelism", "world", "sizes"),
+    [
+        (4, Parallelism(tensor=2), 16, "tp_size=2, dp_shard_size=4, dp_replicate_size=2"),
+        (4, Parallelism(context=2), 16, "cp_size=2, dp_shard_size=2, dp_replicate_size=4"),
+        (None, Parallelism(tensor=2, context=2), 16, "tp_size=2, cp_size=2, dp_shard_size=4"),
+        (4, Parallelism(tensor=2), None, "tp_size=2, dp_shard_size=4, dp_replicate_size=..."),
+        (None, Parallelism(tensor=2), None, "tp_size=2, dp_shard_size=..."),
+    ],
+)
+def test_sizes_multiply_to_the_number_of_ranks(
+    group: int | None, parallelism: Parallelism, world: int | None, sizes: str
+) -> None:
+    given = plan(
+        sharding=ZERO3.model_copy(update={"group": group}),
+        launch=Launch(world_size=world),
+        parallelism=parallelism,
+    )
+    landings = written(given)[1]
+    fields = [f"parallelism.{name}" for name in ("tensor", "context") if getattr(parallelism, name) > 1]
+    for field in (*fields, *(("sharding.group",) if group else ())):
+        assert landings[field].target == f"parallelism_config=ParallelismConfig({sizes})"
+        assert ("tp_plan" in str(landings[field].action)) is (parallelism.tensor > 1)
+
+
+def test_ranks_that_do_not_divide_into_the_groups_are_said() -> None:
+    given = plan(
+        sharding=ZERO3.model_copy(update={"group": 4}),
+        launch=Launch(world_size=12),
+        parallelism=Parallelism(tensor=2),
+    )
+    landings = written(given)[1]
+    assert {landings[field].outcome for field in ("sharding.group", "parallelism.tensor")} == {"unsupported"}
+    assert landings["sharding.group"].note == "12 ranks don't divide into such groups"
+
+
+def test_a_duty_is_named_by_the_first_key_that_it_comes_from() -> None:
+    labels = {"parallelism.tensor": "tensor_parallel_size", "parallelism.block_styles": "the model"}
+    text = write_trainer(plan(parallelism=Parallelism(tensor=2)), Request("A test.", labels)).text
+    assert '#   tensor_parallel_size: load the model with tp_plan="auto"' in text
+
+
+def test_a_part_of_all_steps_is_a_ratio_in_axolotl() -> None:
+    schedule = TrainerSchedule(name="cosine", warmup_steps=0.1, total_steps=Unresolved(key="max_steps"))
+    writing = write_axolotl(plan(schedule=schedule), REQUEST)
+    values = load_yaml(writing.text)
+    assert "warmup_steps" not in values
+    assert values["warmup_ratio"] == 0.1
+    assert writing.landings["schedule.warmup_steps"].outcome == "approximate"
 
 
 def test_groups_of_ranks_are_sizes_in_axolotl() -> None:
@@ -396,6 +504,19 @@ def test_the_first_two_steps_of_deepspeed_have_the_lowest_rate() -> None:
     schedule = Warmup(name="WarmupLR", min_lr=1e-4, max_lr=1e-3, warmup_steps=4, warmup="linear")
     curve = curves.warmup(schedule, 1e-3)
     assert [round(curve(step), 4) for step in range(7)] == [0.1, 0.1, 0.325, 0.55, 0.775, 1.0, 1.0]
+
+
+def test_a_decay_of_deepspeed_ends_with_the_lowest_rate() -> None:
+    schedule = Warmup(
+        name="WarmupDecayLR", min_lr=1e-4, max_lr=1e-3, warmup_steps=4, warmup="linear", total_steps=8
+    )
+    curve = curves.warmup(schedule, 1e-3)
+    assert [round(curve(step), 4) for step in range(4, 11)] == [0.775, 1.0, 0.775, 0.55, 0.325, 0.1, 0.1]
+
+
+def test_deepspeed_warms_up_for_two_steps_at_least() -> None:
+    schedule = Warmup(name="WarmupLR", min_lr=0.0, max_lr=1e-3, warmup_steps=1, warmup="linear")
+    assert [curves.warmup(schedule, 1e-3)(step) for step in range(4)] == [0.0, 0.0, 0.5, 1.0]
 
 
 def test_how_far_two_curves_are_apart() -> None:

@@ -23,6 +23,8 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """What Axolotl has where nothing is written, other than Trainer."""
 
+ROUNDS_DOWN = "of a part of all steps Axolotl makes a whole number by rounding down, Trainer by rounding up"
+
 _COSINE = "cosine_with_min_lr"
 _PART, _MOST = 0.03, 100
 """Of all steps, and steps at most: the warm-up where nothing is written."""

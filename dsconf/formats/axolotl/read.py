@@ -6,7 +6,7 @@ from typing import Any
 
 from dsconf.config.effective import Config, Facts
 from dsconf.document.node import UNKNOWN
-from dsconf.formats.axolotl.arguments import DEFAULTS, NAMES, given, warmup
+from dsconf.formats.axolotl.arguments import DEFAULTS, NAMES, ROUNDS_DOWN, given, warmup
 from dsconf.formats.axolotl.facts import FACTS
 from dsconf.formats.axolotl.leftover import FATES, OWN
 from dsconf.formats.fsdp_precision import Kind, precision
@@ -197,8 +197,9 @@ class _Reader:
             steps = warmup(self.given)
         elif not said:
             steps = Unresolved(key="warmup_steps")
-        if told.has("warmup_ratio"):
-            told.remarks.pop("warmup_ratio", None)
+        told.remarks.pop("warmup_ratio", None)
+        if isinstance(steps, float):
+            told.remark("warmup_ratio", Remark("approximate", ROUNDS_DOWN))
         return found.model_copy(update={"warmup_steps": 2 if steps == 1 else steps})
 
     def _precision(self, kind: Kind, *, each: bool) -> Precision:

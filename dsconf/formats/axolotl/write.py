@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsconf.formats.axolotl.arguments import NAMES
+from dsconf.formats.axolotl.arguments import NAMES, ROUNDS_DOWN
 from dsconf.formats.fsdp_section import NO_WRAP, write_section
 from dsconf.formats.outcome import Landing
 from dsconf.formats.training.accumulation import EACH_BATCH, land_accumulation, reduces_each
@@ -130,9 +130,14 @@ class _Writer(Draft):
             self.put("bf16", False, field)
 
     def _warmup(self) -> None:
+        """warmup_steps of Axolotl is a whole number: a part of all steps has a key of its own."""
         written = self.settings.get("warmup_steps")
-        if written is not None and written.value == 1:
-            field = "schedule.warmup_steps"
+        field = "schedule.warmup_steps"
+        if written is not None and isinstance(written.value, float):
+            del self.settings["warmup_steps"]
+            target = self.put("warmup_ratio", written.value, field)
+            self.landings[field] = Landing("approximate", target, ROUNDS_DOWN)
+        elif written is not None and written.value == 1:
             landing = self.landings[field]
             self.landings[field] = landing._replace(outcome="approximate", note="Axolotl makes 2 of 1")
         if written is not None or "lr_scheduler" not in self.settings:

@@ -8,7 +8,7 @@ from typing import Any
 from dsconf.config.effective import Config
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.outcome import Item
-from dsconf.formats.reading import Reading, Remark
+from dsconf.formats.reading import Default, Reading, Remark
 from dsconf.formats.trainer.fill import matches
 from dsconf.formats.training.arguments import Given
 from dsconf.formats.training.defaults import DEFAULTS
@@ -16,6 +16,7 @@ from dsconf.formats.training.defaults import DEFAULTS
 PREFIX = "deepspeed."
 """What the keys of the DeepSpeed config begin with, beside those of the arguments."""
 _THERE = "the DeepSpeed config decides it"
+_PUT_IN = "Trainer puts its own value there"
 _COMPARED = {
     "train_micro_batch_size_per_gpu": "batch.micro",
     "gradient_accumulation_steps": "batch.accumulation",
@@ -62,6 +63,18 @@ def handed(arguments: Mapping[str, Any], config: Config) -> dict[str, object]:
     if flags.flag("fp16") is True and not config.present("fp16"):
         found |= {"fp16.enabled": True, "fp16.auto_cast": True}
     return found
+
+
+def as_it_stands(filled: Reading, written: Mapping[str, object]) -> tuple[Reading, frozenset[str]]:
+    """A Reading of a DeepSpeed config with what `handed` says, which shows what is `written`, and the keys put in.
+
+    Where "auto" stands in the file that is shown, and what does not stand there is in force without being written.
+    """
+    put_in = {key: value for key, value in filled.written.items() if key not in written}
+    items = [item._replace(written=False) if item.key in put_in else item for item in filled.items]
+    in_force = {key: Default(value, _PUT_IN) for key, value in put_in.items()}
+    shown = filled._replace(items=items, in_force={**filled.in_force, **in_force}, written=written)
+    return shown, frozenset(put_in)
 
 
 def merge(arguments: Reading, deepspeed: Reading) -> Reading:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dsconf.formats.fsdp_section import write_section
 from dsconf.formats.outcome import Landing
 from dsconf.formats.trainer.file import NEEDS, land_launch, text_of
@@ -71,41 +73,48 @@ class _Writer(Draft):
 
     def _layout(self) -> None:
         """Groups of ranks, which arguments in a file can't say."""
-        plan, sizes = self.plan, {}
-        parallelism, group = plan.parallelism, plan.sharding.group
-        world = plan.launch.world_size or plan.ranks
-        for name, size in (
-            ("tp", parallelism.tensor),
-            ("cp", parallelism.context),
-            ("sp", parallelism.sequence),
-        ):
-            if size > 1:
-                sizes[f"{name}_size"] = str(size)
-        if group is not None:
-            sizes["dp_shard_size"] = str(group)
-            sizes["dp_replicate_size"] = "..." if world is None else str(world // group)
-        elif sizes:
-            sizes["dp_shard_size"] = "..."
-        target = _LAYOUT.format(", ".join(f"{name}={size}" for name, size in sizes.items()))
+        parallelism, group = self.plan.parallelism, self.plan.sharding.group
+        world, sizes = self.plan.launch.world_size or self.plan.ranks, self._layout_sizes()
+        target = _LAYOUT.format(", ".join(f"{name}={size or '...'}" for name, size in sizes.items()))
         note = "a file of arguments can't say it"
-        action = f"in your script: pass {target} of accelerate to TrainingArguments"
-        for field, size in (
-            ("parallelism.tensor", parallelism.tensor),
-            ("parallelism.context", parallelism.context),
-            ("parallelism.sequence", parallelism.sequence),
-            ("sharding.group", group or 1),
-        ):
-            said = Landing("exact", target, note, action)
-            self.landings[field] = (
-                said if size > 1 or (group and field == "sharding.group") else Landing("exact")
-            )
-        tensor = self.landings["parallelism.tensor"]
-        if parallelism.tensor > 1:
-            note = "transformers divides the layers by its own plan"
-            loaded = 'in your script: load the model with tp_plan="auto", and'
-            tensor = Landing("approximate", target, note, action.replace("in your script:", loaded))
-            self.landings["parallelism.tensor"] = tensor
+        loaded = 'load the model with tp_plan="auto", and ' if parallelism.tensor > 1 else ""
+        action = f"in your script: {loaded}pass {target} of accelerate to TrainingArguments"
+        said = Landing("exact", target, note, action)
+        if world is not None and sizes and math.prod(size or 0 for size in sizes.values()) != world:
+            said = Landing("unsupported", "", f"{world} ranks don't divide into such groups")
+        tensor = _divided(said) if parallelism.tensor > 1 else Landing("exact")
+        sequence = Landing("exact")
         if parallelism.sequence > 1:
             note = "Trainer divides sequences over ranks by Ulysses under DeepSpeed only"
-            self.landings["parallelism.sequence"] = Landing("unsupported", "", note, "--to trainer-deepspeed")
-        self.landings["parallelism.block_styles"] = self.landings["parallelism.root_styles"] = tensor
+            sequence = Landing("unsupported", "", note, "--to trainer-deepspeed")
+        self.landings |= {
+            "parallelism.tensor": tensor,
+            "parallelism.block_styles": tensor,
+            "parallelism.root_styles": tensor,
+            "parallelism.context": said if parallelism.context > 1 else Landing("exact"),
+            "parallelism.sequence": sequence,
+            "sharding.group": Landing("exact") if group is None else said,
+        }
+
+    def _layout_sizes(self) -> dict[str, int | None]:
+        """The sizes of a ParallelismConfig, whose product is the number of ranks; None where that is not known."""
+        plan = self.plan
+        tensor, context, group = plan.parallelism.tensor, plan.parallelism.context, plan.sharding.group
+        world = plan.launch.world_size or plan.ranks
+        sizes: dict[str, int | None] = {
+            name: size for name, size in (("tp_size", tensor), ("cp_size", context)) if size > 1
+        }
+        # The ranks of context parallelism are among those that the state is divided over.
+        if group is not None:
+            sizes["dp_shard_size"] = group // context
+            sizes["dp_replicate_size"] = None if world is None else world // (group * tensor)
+        elif sizes:
+            sizes["dp_shard_size"] = None if world is None else world // (tensor * context)
+        return sizes
+
+
+def _divided(said: Landing) -> Landing:
+    """The landing of layers that are divided over ranks, which has nothing better than `said`."""
+    if said.outcome == "unsupported":
+        return said
+    return said._replace(outcome="approximate", note="transformers divides the layers by its own plan")

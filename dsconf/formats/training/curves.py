@@ -25,7 +25,9 @@ def warmup(schedule: Warmup, peak: float) -> Curve:
         done = step - 1
         if done < steps:
             return low + (1 - low) * rise(done) if step else low
-        return 1.0 if total is None else max(0.0, (total - done) / max(1, total - steps))
+        if total is None:
+            return 1.0
+        return low + (1 - low) * max(0.0, (total - done) / max(1, total - steps))
 
     return curve
 
@@ -49,15 +51,21 @@ def cosine(schedule: WarmupCosine) -> Curve:
 
 
 def trainer(schedule: TrainerSchedule) -> Curve:
-    """Those of Trainer's schedules that stand for one of DeepSpeed's. Raises KeyError for another one."""
+    """Those of Trainer's schedules that stand for one of DeepSpeed's, all of straight lines or half a cosine.
+
+    Raises KeyError for another one.
+    """
     steps = int(_number(schedule.warmup_steps))
     total = int(_number(schedule.total_steps or 0))
     low = float(schedule.arguments.get("min_lr_rate", schedule.arguments.get("min_lr_ratio", 0.0)))
     start = low if schedule.name == "warmup_stable_decay" else 0.0
+    decay = int(schedule.arguments.get("num_decay_steps", 0))
     after: dict[str, Curve] = {
         "constant": lambda step: 1.0,
         "constant_with_warmup": lambda step: 1.0,
-        "warmup_stable_decay": lambda step: 1.0,
+        "warmup_stable_decay": lambda step: (
+            low + (1 - low) * max(0.0, 1 - (step - steps) / decay) if decay else 1.0
+        ),
         "linear": lambda step: max(0.0, (total - step) / max(1, total - steps)),
         "cosine": lambda step: _half_cosine((step - steps) / max(1, total - steps), low),
         "cosine_with_min_lr": lambda step: _half_cosine((step - steps) / max(1, total - steps), low),

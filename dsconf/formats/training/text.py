@@ -28,7 +28,7 @@ def heading(origin: str, landings: Mapping[str, Landing], labels: Mapping[str, s
         for field, landing in landings.items()
         if landing.action is not None and landing.action.startswith(_START)
     }
-    # Of several fields with one duty that names it which has a key.
-    keys = {duty: labels[field] for field, duty in told.items() if field in labels}
+    # Of several fields with one duty the first one with a key names it.
+    keys = {duty: labels[field] for field, duty in [*told.items()][::-1] if field in labels}
     duties = {duty: keys.get(duty, field.replace(".", " ").replace("_", " ")) for field, duty in told.items()}
     return [*yaml_lines.heading(origin, "In the script", [(what, duty) for duty, what in duties.items()]), ""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dsconf.formats.outcome import Landing, Outcome
@@ -62,10 +63,10 @@ def _warmup(draft: Draft, schedule: Warmup) -> None:
     known = isinstance(peak, int | float) and peak > 0
     ratio = low / peak if known else None
     decays = schedule.name == "WarmupDecayLR"
-    if ratio == 1.0 and not decays:
+    if ratio == 1.0:
         target = draft.put("lr_scheduler_type", "constant", "schedule.name")
-        note = "it warms up from its highest rate to its highest rate"
-        for field in ("name", "warmup", "min_lr", "max_lr", "warmup_steps"):
+        note = "its lowest rate is its highest rate"
+        for field in ("name", "warmup", "min_lr", "max_lr", "warmup_steps", *(("total_steps",) * decays)):
             draft.landings[f"schedule.{field}"] = Landing("exact", target, note)
         return
     found = _nearest_warmup(schedule, peak if known else None, ratio or 0.0)
@@ -77,7 +78,7 @@ def _warmup(draft: Draft, schedule: Warmup) -> None:
     _land(draft, found, notes)
     draft.landings["schedule.warmup"] = draft.landings["schedule.name"]._replace(target="a linear warm-up")
     if not isinstance(lowest, Unresolved):
-        _land_min(draft, found.schedule, low, ratio)
+        _land_min(draft, found.schedule, low, ratio, decays=decays)
     if schedule.max_lr is not None:
         target = f"{draft.name('learning_rate')} is the highest rate"
         draft.landings["schedule.max_lr"] = Landing("exact", target)
@@ -89,30 +90,44 @@ def _warmup(draft: Draft, schedule: Warmup) -> None:
 
 
 def _nearest_warmup(schedule: Warmup, peak: float | None, ratio: float) -> _Choice:
-    if schedule.name == "WarmupDecayLR":
-        name, arguments = "linear", {}
-    elif ratio > 0:
-        name, arguments = "warmup_stable_decay", {"num_decay_steps": 0, "min_lr_ratio": ratio}
-    else:
-        name, arguments = "constant_with_warmup", {}
+    decays, total = schedule.name == "WarmupDecayLR", schedule.total_steps
     wanted = curves.warmup(schedule, peak or 1.0)
-    open_ = isinstance(schedule.warmup_steps, Unresolved) or isinstance(schedule.total_steps, Unresolved)
-    return _nearest(name, arguments, schedule, None if open_ or peak is None else wanted)
+    open_ = isinstance(schedule.warmup_steps, Unresolved) or isinstance(total, Unresolved)
+    found = None if open_ or peak is None else wanted
+
+    def arguments(length: int) -> dict[str, Any]:
+        if not decays:
+            return {"num_decay_steps": 0, "min_lr_ratio": ratio}
+        assert isinstance(total, int)
+        decay = max(0, total - length)
+        return {"num_decay_steps": decay, "min_lr_ratio": ratio, "decay_type": "linear"}
+
+    if ratio > 0 and not (decays and open_):
+        return _nearest("warmup_stable_decay", arguments, schedule, found)
+    return _nearest("linear" if decays else "constant_with_warmup", lambda _: {}, schedule, found)
 
 
 def _nearest(
-    name: str, arguments: dict[str, Any], schedule: Warmup | WarmupCosine, wanted: Curve | None
+    name: str,
+    arguments: Callable[[int], dict[str, Any]],
+    schedule: Warmup | WarmupCosine,
+    wanted: Curve | None,
 ) -> _Choice:
-    """The warm-up of the same length or one step longer, which ends where DeepSpeed's ends: what is nearer."""
+    """The warm-up of the same length or one step longer, which ends where DeepSpeed's ends: what is nearer.
+
+    `arguments` are those of the schedule, by the length of the warm-up.
+    """
     steps, total = schedule.warmup_steps, schedule.total_steps
     if isinstance(steps, Unresolved) or wanted is None:
         return _Choice(
-            TrainerSchedule(name=name, warmup_steps=steps, total_steps=total, arguments=arguments), None
+            TrainerSchedule(name=name, warmup_steps=steps, total_steps=total, arguments=arguments(0)), None
         )
     until = total if isinstance(total, int) else max(2, int(steps)) + 2
     found = []
     for length in (max(2, int(steps)), max(2, int(steps)) + 1):
-        candidate = TrainerSchedule(name=name, warmup_steps=length, total_steps=total, arguments=arguments)
+        candidate = TrainerSchedule(
+            name=name, warmup_steps=length, total_steps=total, arguments=arguments(length)
+        )
         found.append(_Choice(candidate, curves.apart(wanted, curves.trainer(candidate), until)))
     return min(found, key=lambda choice: choice.figure or 0.0)
 
@@ -123,7 +138,7 @@ def _cosine(draft: Draft, schedule: WarmupCosine) -> None:
     name = "cosine_with_min_lr" if arguments else "cosine"
     values = (schedule.warmup_steps, schedule.total_steps, schedule.min_ratio, final)
     open_ = any(isinstance(value, Unresolved) for value in values)
-    found = _nearest(name, arguments, schedule, None if open_ else curves.cosine(schedule))
+    found = _nearest(name, lambda _: arguments, schedule, None if open_ else curves.cosine(schedule))
     log = schedule.warmup != "linear"
     notes = [
         "the warm-up is linear: no schedule of transformers has a logarithmic one" if log else "",
@@ -159,16 +174,19 @@ def _land(draft: Draft, found: _Choice, notes: list[str]) -> None:
     draft.landings["schedule.name"] = Landing(outcome, target, "; ".join(note for note in notes if note))
 
 
-def _land_min(draft: Draft, schedule: TrainerSchedule, low: float, ratio: float | None) -> None:
-    """The rate that the warm-up begins with."""
+def _land_min(
+    draft: Draft, schedule: TrainerSchedule, low: float, ratio: float | None, *, decays: bool
+) -> None:
+    """The rate that the warm-up begins with, and where it `decays` the one that it ends with."""
     field = "schedule.min_lr"
+    begins = "the warm-up begins, and the decay ends," if decays else "the warm-up begins"
     if schedule.name == "warmup_stable_decay":
-        draft.landings[field] = Landing("exact", f"min_lr_ratio: {ratio}", "the warm-up begins with it")
+        draft.landings[field] = Landing("exact", f"min_lr_ratio: {ratio}", f"{begins} with it")
     elif low == 0:
-        draft.landings[field] = Landing("exact", "the warm-up begins with 0")
+        draft.landings[field] = Landing("exact", f"{begins} with 0")
     else:
         part = "" if ratio is None else f", which is {_percent(ratio)} of the peak"
-        note = f"the warm-up begins with 0, not with {low:g}{part}"
+        note = f"{begins} with 0, not with {low:g}{part}"
         draft.landings[field] = Landing("approximate", "", note)
 
 

@@ -83,7 +83,7 @@ def _mesh(notes: Notes, mesh: Value | None, made: Made | None) -> tuple[int | No
     node = made.node if made is not None else None
     if axes is None or not axes:
         note = "the mesh is known in a run only: one dimension over all ranks is assumed"
-        notes.say(_MESH, mesh, "exact", note, node=node)
+        notes.say(_MESH, mesh, "needs-value", note, node=node, action="say how many ranks share one copy")
         return None, False, None
     ranks = ranks_of(mesh)
     if len(axes) == 1 or axes[0].size == 1:

@@ -202,3 +202,111 @@ def test_code_for_fsdp1_is_refused_by_its_name(target: str, tmp_path: Path) -> N
     result = CliRunner().invoke(main, ["translate", str(source), "--to", target])
     assert result.exit_code == 2
     assert "2:9: FullyShardedDataParallel is FSDP1, whose code is not read" in result.output
+
+
+OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters())\n"
+PARALLEL = (
+    "from torch.distributed.device_mesh import init_device_mesh as mesh_of\n"
+    "from torch.distributed.tensor.parallel import parallelize_module, ColwiseParallel\n"
+    "parallelize_module({}, mesh_of('cuda', (4, 2)), {{'up': {}}})"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "expected"),
+    [
+        ("fully_shard(Net(), dp_mesh_dims=args.dims)", "fully_shard.dp_mesh_dims", "needs-value"),
+        ("fully_shard(Net(), ignored_params=args.some)", "fully_shard.ignored_params", "approximate"),
+        (
+            "from torch.distributed.tensor.experimental import context_parallel\ncontext_parallel()",
+            "context_parallel",
+            "unsupported",
+        ),
+        (
+            "from torch.distributed.pipelining import PipelineStage\nPipelineStage()",
+            "pipelining",
+            "unsupported",
+        ),
+        (PARALLEL.format("model", "args.style"), "parallelize_module.up", "unsupported"),
+        ("model.set_gradient_divide_factor(4)", "set_gradient_divide_factor", "unsupported"),
+        ("torch.amp.GradScaler('cuda', growth_factor=3.0)", "GradScaler.growth_factor", "approximate"),
+        ("torch.amp.GradScaler('cuda', args.scale)", "GradScaler.init_scale", "needs-value"),
+        (
+            "with torch.autocast('cuda', torch.half, args.amp):\n    model(x)",
+            "torch.autocast.enabled",
+            "needs-value",
+        ),
+        ("with torch.autocast('cuda', args.dtype):\n    model(x)", "torch.autocast.dtype", "needs-value"),
+        (
+            "nn.utils.clip_grad_norm_(model.parameters(), 1.0, 1)",
+            "clip_grad_norm_.norm_type",
+            "unsupported",
+        ),
+        (
+            "nn.utils.clip_grad_value_(model.parameters(), 1.0)",
+            "clip_grad_value_.clip_value",
+            "unsupported",
+        ),
+        (
+            "for p in parts:\n    nn.utils.clip_grad_norm_(p, 1.0)\nnn.utils.clip_grad_norm_(q, 2.0)",
+            "clip_grad_norm_.max_norm",
+            "approximate",
+        ),
+        ("torch.optim.SGD([{'params': model.parameters(), 'lr': 1}])", "SGD.params", "approximate"),
+        ("torch.optim.LBFGS(model.parameters())", "optimizer", "unsupported"),
+        (OPTIMIZER + "get_scheduler(args.curve, optimizer, 1, 9)", "get_scheduler", "needs-value"),
+        (
+            OPTIMIZER + "lr_scheduler.StepLR(optimizer, 3)\nlr_scheduler.ConstantLR(optimizer)",
+            "lr_scheduler",
+            "needs-value",
+        ),
+    ],
+)
+def test_what_no_config_can_say_is_told(more: str, key: str, expected: str) -> None:
+    assert outcome(reading_of(more), key) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "expected"),
+    [
+        (
+            ", mp_policy=MixedPrecisionPolicy(torch.half, cast_forward_inputs=args.cast)",
+            "MixedPrecisionPolicy.cast_forward_inputs",
+            "needs-value",
+        ),
+        (
+            ", mp_policy=MixedPrecisionPolicy(torch.half, args.dtype)",
+            "MixedPrecisionPolicy.reduce_dtype",
+            "needs-value",
+        ),
+        (", reshard_after_forward=args.frees", "fully_shard.reshard_after_forward", "needs-value"),
+        (
+            ", offload_policy=torch.distributed.fsdp.CPUOffloadPolicy(args.pin)",
+            "CPUOffloadPolicy.pin_memory",
+            "needs-value",
+        ),
+        (", offload_policy=args.offload", "fully_shard.offload_policy", "needs-value"),
+    ],
+)
+def test_an_open_argument_of_fully_shard_needs_a_value(given: str, key: str, expected: str) -> None:
+    assert outcome(reading_of(given=given), key) == expected
+
+
+@pytest.mark.parametrize(("module", "where"), [("model.layers[0]", "block_styles"), ("model", "root_styles")])
+def test_layers_are_divided_over_the_last_dimension_of_a_mesh(module: str, where: str) -> None:
+    parallelism = reading_of(PARALLEL.format(module, "ColwiseParallel()")).plan.parallelism
+    assert parallelism.tensor == 2
+    assert parallelism.model_dump()[where] == {"up": "colwise"}
+
+
+def test_blocks_without_a_root_leave_parameters_whole() -> None:
+    code = code_of().replace("fully_shard(model)\n", "")
+    assert outcome(read(code, "x.py"), "fully_shard.module (root)") == "approximate"
+
+
+def test_a_pretrained_model_has_no_known_dtype_unless_the_call_says_it() -> None:
+    loaded = "transformers.AutoModel.from_pretrained('x'{})"
+    code = "import transformers\n" + code_of(model=loaded.format(""))
+    assert outcome(read(code, "x.py"), "model dtype") == "needs-value"
+    code = "import transformers\n" + code_of(model=loaded.format(", dtype=torch.bfloat16"))
+    assert outcome(read(code, "x.py"), "model dtype") == ""

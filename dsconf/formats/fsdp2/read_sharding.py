@@ -112,8 +112,11 @@ def _reshard(notes: Notes, units: Sequence[Unit]) -> bool | int:
     only_root = all(unit.kind == "root" for unit in units)
     found = plain(value) if value is not None else None
     if isinstance(found, int) and not isinstance(found, bool):
+        if found <= 1:  # one rank holds all of it: nothing is freed
+            notes.take(_RESHARD, "sharding.partition", found)
+            return False
         notes.take(_RESHARD, "sharding.reshard_after_forward", found)
-        return found if found > 1 else bool(found)
+        return found
     if isinstance(found, bool):
         notes.take(_RESHARD, "sharding.partition", found)
         return found

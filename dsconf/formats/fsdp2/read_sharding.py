@@ -108,7 +108,7 @@ def _reshard(notes: Notes, units: Sequence[Unit]) -> bool | int:
     value, made = setting(units, "reshard_after_forward", notes)
     given = notes.instead(_RESHARD, "sharding.partition", bool, int)
     if isinstance(given, bool | int):
-        return given
+        return given if given is True or given > 1 else False
     only_root = all(unit.kind == "root" for unit in units)
     found = plain(value) if value is not None else None
     if isinstance(found, int) and not isinstance(found, bool):

@@ -19,11 +19,17 @@ from dsconf.translate.told import Held, Told, with_values
 READ = ("deepspeed", "accelerate", "trainer", "axolotl")
 """The formats of lint that are translated, too."""
 _DISTRIBUTES = ("fully_shard", "DistributedDataParallel", "replicate")
+_FSDP1 = "FullyShardedDataParallel"
 
 
 def is_code(path: str, text: str) -> bool:
     """Whether a file is Python code that distributes a model itself, by a name in it; others may hold a config."""
     return path.endswith(".py") and any(name in text for name in _DISTRIBUTES)
+
+
+def is_older_code(path: str, text: str) -> bool:
+    """Whether a file that holds no config is code for FSDP1, of which the reader of code says why it is not read."""
+    return path.endswith(".py") and _FSDP1 in text
 
 
 def read_code(path: str, text: str, given: Mapping[str, object]) -> Reading:

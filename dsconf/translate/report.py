@@ -168,9 +168,8 @@ def _placed(key: str, reading: Reading, landings: Mapping[str, Landing]) -> Item
     if landing is None:
         return Item(key, value, "unsupported", note=f"it belongs to the {section}, which is not translated")
     remark = reading.remarks.get(key, Remark("exact", ""))
-    outcome: Outcome = (
-        landing.outcome if landing.outcome == "needs-value" else worst([landing.outcome, remark.outcome])
-    )
+    outcomes: list[Outcome] = [landing.outcome, remark.outcome]
+    outcome: Outcome = "needs-value" if "needs-value" in outcomes else worst(outcomes)
     notes = [note for note in (default.note if default else "", remark.note, landing.note) if note]
     return Item(key, value, outcome, landing.target, "; ".join(dict.fromkeys(notes)), landing.action, written)
 

@@ -26,7 +26,7 @@ from dsconf.lint.selection import Rule
 from dsconf.plan import Plan
 from dsconf.translate.names import title
 from dsconf.translate.numerics import difference, recommended
-from dsconf.translate.readers import READ, is_code, left_open, read, read_code
+from dsconf.translate.readers import READ, is_code, is_older_code, left_open, read, read_code
 from dsconf.translate.refusals import stops, with_refusals
 from dsconf.translate.report import Report, assemble
 from dsconf.translate.targets import in_place as change
@@ -181,7 +181,12 @@ def _open(path: str, context: Context, overrides: Mapping[str, object], rules: l
                 key for key in overrides if reading.labels.get(reading.fields.get(key, "")) == f"--set {key}"
             ]
             return _Source(Told(reading), None, (), frozenset(filled))
-        pieces = opener(context, overrides).pieces(path, text, recognise=False)
+        try:
+            pieces = opener(context, overrides).pieces(path, text, recognise=False)
+        except Skipped:
+            if is_older_code(path, text):
+                read_code(path, text, overrides)
+            raise
         if len(pieces) > 1 and language_of(path) is not None:
             lines = ", ".join(str(_line(piece.config)) for piece in pieces)
             raise Skipped(

@@ -141,6 +141,7 @@ def trained(body: str) -> str:
         ("reshard_after_forward=4", "parameters", 4),
         ("reshard_after_forward=2 * 4", "parameters", 8),
         ("reshard_after_forward=False", "gradients", False),
+        ("reshard_after_forward=1", "gradients", False),
     ],
 )
 def test_resharding(arguments: str, partition: str, reshard: bool | int) -> None:

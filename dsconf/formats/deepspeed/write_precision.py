@@ -57,7 +57,8 @@ def _compute(draft: Draft) -> None:
     if _rounds_masters(draft):
         landing = draft.landings[field]
         notes = "; ".join(filter(None, (landing.note, _rounded(draft))))
-        draft.landings[field] = landing._replace(outcome="approximate", note=notes)
+        outcome: Outcome = "needs-value" if landing.outcome == "needs-value" else "approximate"
+        draft.landings[field] = landing._replace(outcome=outcome, note=notes)
 
 
 def _rounds_masters(draft: Draft) -> bool:

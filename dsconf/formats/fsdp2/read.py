@@ -23,6 +23,7 @@ from dsconf.formats.fsdp2.read_precision import read_precision
 from dsconf.formats.fsdp2.read_rest import read_rest
 from dsconf.formats.fsdp2.read_run import Run
 from dsconf.formats.fsdp2.read_schedule import read_schedule
+from dsconf.formats.fsdp2.read_scopes import Event
 from dsconf.formats.fsdp2.read_sharding import last_only, read_offload, read_sharding
 from dsconf.formats.fsdp2.read_units import REPLICATES, SHARDS, Unit, read_wrapping, units
 from dsconf.formats.fsdp2.read_values import called
@@ -129,7 +130,8 @@ def _no_python(text: str, line: int, column: int) -> Unusable:
 def _nothing(notes: Notes) -> str:
     for event in notes.of_torch(_FSDP1):
         place = notes.place(event.made.node)
-        return f"{place}: FullyShardedDataParallel is FSDP1, whose code is not read: only fully_shard is"
+        instead = "only that of fully_shard, replicate and DistributedDataParallel is"
+        return f"{place}: FullyShardedDataParallel is FSDP1, whose code is not read: {instead}"
     return _NOTHING
 
 
@@ -146,11 +148,11 @@ def _script(notes: Notes) -> Plan:
     plan, ranks = _sharded(notes, found) if found else (Plan(), None)
     update = {
         "batch": sized(read_batch(notes, steps), ranks, plan.parallelism.tensor),
-        "optimizer": read_optimizer(notes, optimizers),
+        "optimizer": read_optimizer(notes, optimizers, steps),
         "schedule": read_schedule(notes, steps),
         "clipping": read_clipping(notes, steps),
         "checkpoint": _checkpoint(notes),
-        "recompute": _recompute(notes),
+        "recompute": _recompute(notes, steps),
     }
     read_rest(notes, found)
     return plan.model_copy(update=update)
@@ -169,11 +171,13 @@ def _sharded(notes: Notes, found: list[Unit]) -> tuple[Plan, int | None]:
     ), ranks
 
 
-def _recompute(notes: Notes) -> bool | None:
+def _recompute(notes: Notes, steps: list[Event]) -> bool | None:
     events = [*notes.of_torch(*_RECOMPUTES), *notes.methods("gradient_checkpointing_enable")]
     if not events:
         return None
-    notes.take(called(events[0].made), "recompute", True)
+    key = called(events[0].made)
+    notes.take(key, "recompute", True)
+    notes.conditional(key, events[0], "it is called", steps)
     return True
 
 

@@ -36,6 +36,7 @@ from dsconf.formats.fsdp2.read_values import (
     Spread,
     Table,
     Value,
+    origin,
     plain,
 )
 
@@ -161,7 +162,7 @@ class Expressions(Scopes):
         found = self.value(element.value)
         if not isinstance(element, cst.StarredElement):
             return (found,)
-        source = item_of(found) or found
+        source = item_of(found)
         return source.items if isinstance(source, Seq) else (Spread(source),)
 
     def _attribute(self, base: Value, name: str, node: cst.CSTNode | None = None) -> Value:
@@ -177,6 +178,9 @@ class Expressions(Scopes):
                 return self._member(base, name) or Attr(base, name, node)
             case Choice(test=test, yes=yes, no=no):
                 return merged(test, self._attribute(yes, name, node), self._attribute(no, name, node))
+            case Made() if isinstance(moved := origin(base), Instance):
+                found = self._heap.get((moved.scope, name))
+                return found or Attr(base, name, node)
             case _:
                 return Attr(base, name, node)
 
@@ -251,8 +255,7 @@ class Expressions(Scopes):
         tests: list[Value] = []
         part: cst.CompFor | None = node.for_in
         while part is not None:
-            source = self.value(part.iter)
-            source = item_of(source) or source
+            source = item_of(self.value(part.iter))
             one = source.items[0] if isinstance(source, Seq) and len(source.items) == 1 else Item(source)
             self._assign(part.target, one)
             self._loops = (*self._loops, source)

@@ -171,8 +171,8 @@ def _size(value: Value) -> int:
     return _size(value.yes) + _size(value.no) if isinstance(value, Choice) else 1
 
 
-def item_of(value: Value) -> Value | None:
-    """The items that a loop over a value has, without what hands them on; None where they are listed."""
+def item_of(value: Value) -> Value:
+    """What a loop over a value takes its items from, without what hands them on."""
     while True:
         match value:
             case Made(function=Ref(name=name), args=(first, *_)) if name.rpartition(".")[2] in _HANDED_ON:
@@ -192,7 +192,7 @@ def unpacked(value: Value, count: int) -> list[Value]:
         case Known(value=tuple() | list() as items) if len(items) == count:
             return [Known(item) for item in items]
         case Item(of=of, tests=tests) if count == 2:
-            pair = _pair(item_of(of) or of)
+            pair = _pair(item_of(of))
             if pair is not None:
                 return [Opaque("index"), Item(pair, tests)]
         case Item(of=Made(function=Ref(name="zip"), args=args), tests=tests) if len(args) == count:

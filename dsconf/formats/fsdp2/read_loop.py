@@ -55,7 +55,7 @@ def _micro(notes: Notes) -> int | Unresolved | None:
         return None
     if any(size != sizes[0] for size in sizes):
         note = f"several DataLoaders with different sizes; the one at {notes.place(made.node)} is taken"
-        notes.remark(key, "exact", note)
+        notes.remark(key, "needs-value", note)
     size = plain(value)
     if isinstance(size, int) and not isinstance(size, bool):
         notes.take(key, "batch.micro", size)

@@ -152,7 +152,7 @@ class Notes:
             test = self.text(condition.test)
             if id(condition.test) not in shared:
                 word = "where" if condition.holds else "unless"
-                self.remark(key, "exact", f"{self.place(event.made.node)}: {what} only {word} `{test}`")
+                self.remark(key, "needs-value", f"{self.place(event.made.node)}: {what} only {word} `{test}`")
 
 
 def _node(value: Value) -> cst.CSTNode | None:

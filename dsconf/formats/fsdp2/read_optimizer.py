@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dsconf.formats.fsdp2.read_notes import Notes
+from dsconf.formats.fsdp2.read_scopes import Event
 from dsconf.formats.fsdp2.read_values import (
     UNKNOWN,
     Attr,
@@ -73,29 +74,28 @@ def _takes_parameters(made: Made) -> bool:
     return any(is_parameters(value) is not None for value in (*made.args, *made.keywords.values()))
 
 
-def read_optimizer(notes: Notes, found: list[Made]) -> Optimizer | None:
-    """The optimizer; None where there is none, or where it is not known."""
+def read_optimizer(notes: Notes, found: list[Made], steps: list[Event]) -> Optimizer | None:
+    """The optimizer; None where there is none, or where it is not known. `steps` are the calls of its step."""
     if not found:
         return None
     first, *others = found
     name = _torch_class(first)
     if others and any(not _alike(first, other) for other in others):
-        places = ", ".join(f"{notes.text(_class(each))} at {notes.place(each.node)}" for each in found)
-        note = f"several are built, and which one trains is known in a run only: {places}"
+        places = ", ".join(f"{notes.text(each.function)} at {notes.place(each.node)}" for each in found)
+        note = f"several are built, where what is written has one: {places}"
         notes.say("optimizer", first, "needs-value", note, action="leave one of them")
         return None
     if name not in TORCH:
         note = f"`{notes.text(first)}` is no class of torch.optim that is translated"
         outcome: Any = "unsupported" if name or isinstance(first.function, Ref) else "needs-value"
         action = "name the class in the code" if outcome == "needs-value" else None
-        notes.say("optimizer", notes.text(_class(first)), outcome, note, action=action, node=first.node)
+        notes.say("optimizer", notes.text(first.function), outcome, note, action=action, node=first.node)
         return None
     notes.take(name, "optimizer.name", f"torch.optim.{name}")
+    for event in notes.run.events:
+        if event.made is first and not others:
+            notes.conditional(name, event, "it is built", steps)
     return Optimizer(name=name, arguments=_arguments(notes, first, name))
-
-
-def _class(made: Made) -> Value:
-    return made.function
 
 
 def _alike(first: Made, second: Made) -> bool:
@@ -124,7 +124,8 @@ def _arguments(notes: Notes, made: Made, name: str) -> dict[str, Any]:
         notes.say(f"{name}.params", notes.text(params), "approximate", note, node=made.node, action=action)
     elif params is None or is_parameters(params) is None:
         note = f"`{notes.text(params)}` is known in a run only: it may be parameter groups"
-        notes.say(f"{name}.params", notes.text(params), "exact", note, node=made.node)
+        action = "where it is, keep the groups in your script"
+        notes.say(f"{name}.params", notes.text(params), "needs-value", note, node=made.node, action=action)
     for argument in OPTIMIZERS[name]:
         value = _argument(made, name, argument)
         key, field = f"{name}.{argument}", f"optimizer.{argument}"

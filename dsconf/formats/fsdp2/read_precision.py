@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dsconf.formats.fsdp2.read_dtypes import dtype_of, given_dtype
 from dsconf.formats.fsdp2.read_notes import Notes
 from dsconf.formats.fsdp2.read_scopes import Event
-from dsconf.formats.fsdp2.read_units import Unit, path_of, setting
+from dsconf.formats.fsdp2.read_units import Unit, is_built_here, path_of, setting
 from dsconf.formats.fsdp2.read_values import (
     UNKNOWN,
     Attr,
@@ -36,6 +36,8 @@ class _Weights(NamedTuple):
     dtype: Dtype
     rounded: bool
     """Whether they had fewer bits before."""
+    said: bool
+    """Whether the code says it; else it is PyTorch's default."""
 
 
 def read_precision(notes: Notes, units: Sequence[Unit], sharding: Sharding, last: bool) -> Precision:
@@ -44,6 +46,8 @@ def read_precision(notes: Notes, units: Sequence[Unit], sharding: Sharding, last
     compute, reduce, casts = _policy(notes, units)
     if compute is None:
         compute = weights.dtype
+    if not weights.said:
+        _default_weights(notes, units, compute)
     if reduce == compute:
         reduce = None
     whole = last or sharding.partition == "nothing"
@@ -197,10 +201,19 @@ def _weights(notes: Notes, units: Sequence[Unit]) -> _Weights:
             key = _cast_key(event.made)
             notes.take(key, "precision.masters", {"bf16": "torch.bfloat16"}.get(cast, cast))
             notes.labels["precision.compute"] = key
-    if not seen:
+    return _Weights(dtype, rounded and dtype == "fp32", seen)
+
+
+def _default_weights(notes: Notes, units: Sequence[Unit], compute: object) -> None:
+    """What is said of a model whose dtype no code says."""
+    roots = [unit.made.argument("module", 0) for unit in units if unit.kind == "root"]
+    built_here = bool(roots) and all(root is not None and is_built_here(root) for root in roots)
+    if built_here or compute == "fp32":  # which casts nothing, here and in what is written
         note = "PyTorch's default; a model that is loaded in 16 bits is trained in them"
         notes.say("model dtype", "torch.float32", "exact", note, written=False)
-    return _Weights(dtype, rounded and dtype == "fp32")
+    else:
+        note = "PyTorch's default is assumed: the dtype in which the model is loaded is known in a run only"
+        notes.say("model dtype", "torch.float32", "needs-value", note, written=False)
 
 
 def _cast_key(made: Made) -> str:
@@ -264,13 +277,22 @@ def _converted(source: Value) -> Dtype | None:
 
 def _autocast(notes: Notes) -> Dtype | None:
     for event in notes.run.events:
-        contexts = [each for each in event.contexts if isinstance(each, Made)]
-        if any(torch_name(each.function) in ("no_grad", "inference_mode") for each in contexts):
+        names = [{_made_by(each) for each in choices(context)} for context in event.contexts]
+        if any(each & {"no_grad", "inference_mode"} for each in names):
             continue
-        for context in contexts:
-            if isinstance(context, Made) and torch_name(context.function) == "autocast":
+        for context, of in zip(event.contexts, names, strict=True):
+            if "autocast" not in of:
+                continue
+            if isinstance(context, Made):
                 return _autocast_dtype(notes, context)
+            note = f"`{notes.text(context)}`: whether it is on is known in a run only: it is taken as off"
+            notes.say("torch.autocast", context, "needs-value", note, node=event.made.node)
+            return None
     return None
+
+
+def _made_by(value: Value) -> str:
+    return torch_name(value.function) if isinstance(value, Made) else ""
 
 
 def _autocast_dtype(notes: Notes, context: Made) -> Dtype | None:

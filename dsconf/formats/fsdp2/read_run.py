@@ -256,13 +256,13 @@ class Run(Expressions):
         return heap
 
     def _for(self, iterated: Value, target: cst.BaseExpression, body: cst.BaseSuite) -> None:
-        source = item_of(iterated) or iterated
+        source = item_of(iterated)
         self._forget(body)
         if isinstance(source, Known) and isinstance(source.value, tuple | list):
             source = Seq(tuple(Known(item) for item in source.value))
         if isinstance(source, Seq) and len(source.items) <= _UNROLLED:
             for item in source.items:
-                each = Item(item_of(item.of) or item.of) if isinstance(item, Spread) else item
+                each = Item(item_of(item.of)) if isinstance(item, Spread) else item
                 self._assign(target, each)
                 self._in_loop(source, body)
             return

@@ -19,7 +19,8 @@ ARGUMENTS = {
     "PolynomialLR": "total_iters power",
     "CosineAnnealingLR": "T_max eta_min",
     "CosineAnnealingWarmRestarts": "T_0 T_mult eta_min",
-    "CyclicLR": "base_lr max_lr step_size_up step_size_down mode gamma",
+    "CyclicLR": "base_lr max_lr step_size_up step_size_down mode gamma scale_fn scale_mode cycle_momentum "
+    "base_momentum max_momentum",
     "OneCycleLR": "max_lr total_steps epochs steps_per_epoch pct_start anneal_strategy cycle_momentum base_momentum "
     "max_momentum div_factor final_div_factor three_phase",
 }
@@ -69,6 +70,10 @@ def read_schedule(notes: Notes, steps: list[Event]) -> Schedule | None:
     if name in CODE:
         notes.say(name, first, "needs-value", CODE[name], node=first.node, action=_KEEP)
         return None
+    notes.conditional(name, outer[0], "it is built", steps)
+    if first.open is not None:
+        note = f"more arguments, `{notes.text(first.open)}`, are known in a run only, and left out"
+        notes.say(f"{name} (arguments)", first.open, "needs-value", note, node=first.node)
     if name == "get_scheduler":
         return _by_name(notes, first)
     if name in _BY_FUNCTION:
@@ -126,7 +131,10 @@ def _by_name(notes: Notes, made: Made) -> Schedule | None:
         notes.say("get_scheduler", made, "needs-value", note, node=made.node)
         return None
     notes.take("get_scheduler", "schedule.name", name)
-    return _of_trainer(notes, made, "get_scheduler", name, ["num_warmup_steps", "num_training_steps"], 2)
+    of_diffusers = isinstance(made.function, Ref) and made.function.name.startswith("diffusers.")
+    first = 3 if of_diffusers else 2  # its step_rules stand before them
+    arguments = ["num_warmup_steps", "num_training_steps"]
+    return _of_trainer(notes, made, "get_scheduler", name, arguments, first)
 
 
 def _of_trainer(
@@ -145,11 +153,15 @@ def _of_trainer(
         if not isinstance(constant, Unresolved):
             constant = int(constant) if argument in fields and isfinite(constant) else constant
         (found if argument in fields else more)[field] = constant
-    special = plain(made.argument("scheduler_specific_kwargs"))
+    given = made.argument("scheduler_specific_kwargs")
+    special = plain(given)
     if isinstance(special, dict):
         for argument, constant in special.items():
             notes.take(f"{function}.{argument}", f"schedule.{argument}", constant)
             more[str(argument)] = constant
+    elif given is not None and special is not None:
+        note = f"`{notes.text(given)}` is known in a run only, and left out"
+        notes.say(f"{function}.scheduler_specific_kwargs", given, "needs-value", note, node=made.node)
     return TrainerSchedule(
         name=name,
         warmup_steps=found.get("warmup_steps", 0),

@@ -83,7 +83,7 @@ def _mesh(notes: Notes, mesh: Value | None, made: Made | None) -> tuple[int | No
     node = made.node if made is not None else None
     if axes is None or not axes:
         note = "the mesh is known in a run only: one dimension over all ranks is assumed"
-        notes.say(_MESH, mesh, "exact", note, node=node)
+        notes.say(_MESH, mesh, "needs-value", note, node=node, action="say how many ranks share one copy")
         return None, False, None
     ranks = ranks_of(mesh)
     if len(axes) == 1 or axes[0].size == 1:
@@ -108,12 +108,15 @@ def _reshard(notes: Notes, units: Sequence[Unit]) -> bool | int:
     value, made = setting(units, "reshard_after_forward", notes)
     given = notes.instead(_RESHARD, "sharding.partition", bool, int)
     if isinstance(given, bool | int):
-        return given
+        return given if given is True or given > 1 else False
     only_root = all(unit.kind == "root" for unit in units)
     found = plain(value) if value is not None else None
     if isinstance(found, int) and not isinstance(found, bool):
+        if found <= 1:  # one rank holds all of it: nothing is freed
+            notes.take(_RESHARD, "sharding.partition", found)
+            return False
         notes.take(_RESHARD, "sharding.reshard_after_forward", found)
-        return found if found > 1 else bool(found)
+        return found
     if isinstance(found, bool):
         notes.take(_RESHARD, "sharding.partition", found)
         return found

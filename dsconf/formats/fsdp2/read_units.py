@@ -90,6 +90,11 @@ def _kind(target: Value, paths: set[Path]) -> Kind:
     return "end" if above else "root"
 
 
+def is_built_here(target: Value) -> bool:
+    """Whether a model is an object of a class of the file, or of torch."""
+    return isinstance(origin(target), Instance) or _is_layer(target)
+
+
 def _is_layer(target: Value) -> bool:
     made = origin(target)
     return isinstance(made, Made) and bool(torch_name(made.function))

@@ -264,7 +264,7 @@ class Wrapping(_Frozen):
     separate_ends: bool = False
     """Whether embeddings and heads outside of the blocks are units of their own, where no weight is tied."""
     min_params: int | None = None
-    """Modules with at least so many parameters are units; None: it is not by size."""
+    """Modules with more parameters than that are units; None: it is not by size."""
     root_only: bool = False
     """Whether the whole model is the only unit."""
     unused_parameters: bool = False

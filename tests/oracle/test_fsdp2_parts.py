@@ -246,3 +246,89 @@ def test_recomputed_blocks_give_the_same_gradients() -> None:
     assert wrapped != blocks
     assert all(torch.equal(one, other) for one, other in zip(plain, gradients(), strict=True))
     assert [block.calls for block in blocks] == [3, 3], "once more in the backward pass"
+
+
+def test_recomputed_blocks_are_divided_by_tensor_parallelism_too(
+    alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch import nn
+    from torch.distributed.tensor.parallel import ColwiseParallel
+
+    from dsconf.formats.fsdp2.parts import sharding, tensor_parallel
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    monkeypatch.setattr(tensor_parallel, "TENSOR_SIZE", 1)
+    monkeypatch.setattr(sharding, "TENSOR_PARALLEL", True)
+    monkeypatch.setattr(sharding, "BLOCK_STYLES", {"layer": ColwiseParallel()})
+    monkeypatch.setattr(sharding, "ROOT_STYLES", {})
+    for flag in (False, True):
+        monkeypatch.setattr(sharding, "RECOMPUTED", flag)
+        model = sharding.parallelize(nn.Sequential(nn.ModuleList([Block()])), torch.device("cpu"))
+        params: dict[str, Any] = dict(model.named_parameters())
+        meshes = {name.split(".")[-2]: param.device_mesh.mesh_dim_names for name, param in params.items()}
+        assert meshes == {"layer": ("dp", "tp"), "other": ("dp",)}
+
+
+@pytest.mark.parametrize(
+    ("flag", "casts"), [(None, (False, False)), ("ROOT_CASTS", (False, True)), ("UNITS_CAST", (True, True))]
+)
+def test_which_units_cast_their_inputs(
+    alone: None, monkeypatch: pytest.MonkeyPatch, flag: str | None, casts: tuple[bool, bool]
+) -> None:
+    from torch import nn
+
+    from dsconf.formats.fsdp2.parts import sharding
+
+    if flag is not None:
+        monkeypatch.setattr(sharding, flag, True)
+    seen: list[Any] = []
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+
+        def forward(self, x: Any) -> Any:
+            seen.append(x.dtype)
+            return x
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList([Block()])
+
+        def forward(self, x: Any) -> Any:
+            seen.append(x.dtype)
+            return self.layers[0](x.float())
+
+    sharding.parallelize(Model(), torch.device("cpu"))(torch.ones(2))
+    block, root = ({True: torch.bfloat16, False: torch.float32}[cast] for cast in casts)
+    assert seen == [root, block]
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_step_that_is_not_finite_is_taken_only_where_nothing_is_left_out(
+    alone: None, monkeypatch: pytest.MonkeyPatch, skips: bool
+) -> None:
+    from torch import nn
+
+    from dsconf.formats.fsdp2.parts import step
+    from dsconf.formats.fsdp2.parts.sharding import parallelize
+
+    monkeypatch.setattr(step, "SKIPS", skips)
+    model = parallelize(nn.Linear(2, 2), torch.device("cpu"))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda count: 0.1**count)
+
+    def lost(module: nn.Module, batch: Any) -> Any:
+        return module(batch).float().square().mean() * float("inf")
+
+    done = step.train_step(model, optimizer, scheduler, [torch.ones(1, 2, dtype=torch.bfloat16)], lost)
+    assert done["skipped"] is skips
+    assert optimizer.param_groups[0]["lr"] == (0.5 if skips else 0.05)
+    weights = [param.full_tensor() for param in model.parameters()]  # type: ignore[attr-defined]
+    assert all(bool(weight.isfinite().all()) is skips for weight in weights)

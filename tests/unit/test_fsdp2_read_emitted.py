@@ -145,6 +145,8 @@ PLANS: dict[str, Plan] = {
                             precision=Precision(compute="bf16"), optimizer=ADAMW, clipping=Clipping(max_norm=1.0),
                             parallelism=Parallelism(tensor=2, block_styles=STYLES,
                                                     root_styles={"head": "colwise_gather_output"})),
+    "tensor parallel, recomputed": Plan(batch=Batch(accumulation=1), sharding=Sharding(partition="parameters"),
+                                        recompute=True, parallelism=Parallelism(tensor=2, block_styles=STYLES)),
     "Lion": Plan(batch=Batch(accumulation=1), optimizer=Optimizer(
         name="Lion", arguments={"lr": 1e-4, "betas": (0.9, 0.99), "weight_decay": 0.0}, sign_of_zero="negative")),
     "Muon": Plan(batch=Batch(accumulation=1), optimizer=Optimizer(

@@ -8,8 +8,8 @@ from dsconf.formats.outcome import Outcome
 
 TRAFFIC = "a hint on how DeepSpeed groups and times its traffic: it changes no number"
 LOGGING = "logging: record losses, norm and lr in your script"
-_MONITOR = "PyTorch writes to no monitor; DeepSpeed's has Train/Samples/train_loss and lr, over samples"
-_RECORD = "record losses, norm and lr with the monitor's own library"
+_MONITOR = "it records: DeepSpeed's monitor has Train/Samples/train_loss and lr, over samples"
+_RECORD = "record losses, norm and lr with the monitor's own library, or by Trainer's report_to"
 _CALLED = "it acts only where the model calls deepspeed.checkpointing"
 _RECOMPUTE = "where the model calls deepspeed.checkpointing, use torch.utils.checkpoint instead"
 _COMPILED = (
@@ -86,7 +86,7 @@ FATES: dict[str, Fate] = {
         "no-effect",
         "it concerns the data loader that DeepSpeed builds",
         (),
-        "set drop_last in your DataLoader",
+        "set drop_last in your DataLoader (Trainer's dataloader_drop_last)",
     ),
     f"{_RECOMPUTED}partition_activations": Fate(
         "no-effect", f"{_CALLED}; FSDP2 does not divide activations over ranks", _OFF, _RECOMPUTE
@@ -182,13 +182,13 @@ FATES: dict[str, Fate] = {
     ),
     f"{_TENSOR}autotp_size": Fate("no-effect", "no layer is divided"),
     f"{_TENSOR}preset_model": Fate(
-        "no-effect", "which layers are divided stands in BLOCK_STYLES; it changes no number"
+        "no-effect", "the plan of transformers says which layers are divided; it changes no number"
     ),
     f"{_TENSOR}partition_config": Fate(
         "unsupported",
         "layers are divided as the plan of transformers has them",
         (None, {}),
-        "--set tensor_parallel.partition_config=null, and change BLOCK_STYLES if other layers have to be divided",
+        "--set tensor_parallel.partition_config=null takes the plan of transformers",
     ),
     f"{_TENSOR}vocab_parallel_lm_head": Fate(
         "approximate", "logits are gathered on each rank, which takes more memory; no number changes", _OFF

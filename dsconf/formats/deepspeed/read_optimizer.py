@@ -15,7 +15,7 @@ _ADAM_KERNELS = ("FusedAdam", "DeepSpeedCPUAdam", "ZenFlowCPUAdam")
 _LIONS = {"FusedLion": "FusedLion", "DeepSpeedCPULion": "CPULion"}
 _FUSED_16 = "as DeepSpeed's kernel it computes in fp32 and rounds bf16 weights once"
 _FUSED_CPU = "as DeepSpeed's kernel it takes one pass over the weights in CPU memory"
-_OWN = "remove the section, and write build_optimizer yourself with {}"
+_OWN = "remove the section, and build the optimizer in your script with {}"
 _REFUSED: dict[str, tuple[str, str]] = {
     "FusedLamb": (
         "torch has no LAMB",

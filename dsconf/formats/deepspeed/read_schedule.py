@@ -57,7 +57,7 @@ _NEED_CODE = {
     "SequentialLR": "it takes other schedulers, which JSON can't hold",
     "ChainedScheduler": "it takes other schedulers, which JSON can't hold",
 }
-_YOURS = "build it in your script, in place of build_scheduler"
+_YOURS = "build it in your script"
 
 
 def has_betas(optimizer: Optimizer) -> bool:

@@ -11,6 +11,9 @@ from dsconf.formats.fsdp2.torch_names import ON_CPU, exists, numbers, since
 from dsconf.formats.outcome import Landing
 from dsconf.plan import Plan, Unresolved
 
+ENDS_IN_ROOT = Landing("close", "", "embeddings and heads belong to the root: no number changes")
+"""Where embeddings and heads are no units of their own, as the Plan would have it."""
+
 
 class Draft:
     """A module in the making."""

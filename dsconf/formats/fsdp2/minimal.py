@@ -23,7 +23,8 @@ def duties(draft: Draft) -> dict[str, str]:
         calls = ["set_reshard_after_backward(is_last)"]
         calls += ["set_requires_gradient_sync(is_last)"] if draft.flags["REDUCED_LAST"] else []
         found["sharding.partition"] = f"per micro batch model.{', model.'.join(calls)}"
-    if draft.plan.schedule is not None:
+    schedule = draft.landings.get("schedule.name")
+    if schedule is not None and schedule.outcome != "unsupported":
         found["schedule.name"] = f"build_scheduler() {_ELSEWHERE}"
     return found
 
@@ -40,8 +41,10 @@ def _classes(draft: Draft) -> dict[str, str]:
 
 
 def reminders(draft: Draft) -> list[str]:
-    """What DeepSpeed does, and a script of FSDP2 has to do, whatever is written."""
-    lines = ["Leave out optimizer.step() and scheduler.step() where the gradient norm is not finite."]
+    """What a script has to do that no constant of the module says."""
+    lines = []
+    if draft.flags["SKIPS"]:
+        lines.append("Leave out optimizer.step() and scheduler.step() where the gradient norm is not finite.")
     if draft.flags["LEFT_GATHERED"]:
         lines.append("After an evaluation call reshard() of every FSDPModule: gathered weights grow stale.")
     return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dsconf.formats.fsdp2.draft import Draft
+from dsconf.formats.fsdp2.draft import ENDS_IN_ROOT, Draft
 from dsconf.formats.fsdp2.emit import Constant
 from dsconf.formats.outcome import Landing
 from dsconf.plan import Plan
@@ -23,6 +23,7 @@ _WHOLE = ("embedding_rowwise",)
 INSTEAD = (
     "--set tensor_parallel.autotp_size=0 leaves it out: ZeRO-3 divides the weights over all ranks instead"
 )
+_NAME_BLOCKS = "name the classes of the blocks with --blocks"
 _FIELD = "parallelism.tensor"
 _STYLED = ("parallelism.block_styles", "parallelism.root_styles")
 _CLOSE = "DeepSpeed divides the same layers; sums over a group round differently"
@@ -46,6 +47,8 @@ def write_parallelism(draft: Draft) -> Parts:
         landing = draft.landings[_FIELD] = Landing("unsupported", "", *problem)
         draft.landings |= dict.fromkeys(_STYLED, landing)
         return []
+    if draft.flags["SEPARATE_ENDS"]:
+        draft.landings["wrapping.separate_ends"] = ENDS_IN_ROOT
     draft.flags.update(TENSOR_PARALLEL=True, SEPARATE_ENDS=False)
     label = draft.labels["parallelism.block_styles"]
     draft.constants["TENSOR_SIZE"] = Constant(str(parallel.tensor), draft.labels[_FIELD])
@@ -78,6 +81,9 @@ def _problem(draft: Draft) -> tuple[str, str] | None:
     styles = {**plan.parallelism.block_styles, **plan.parallelism.root_styles}
     if not plan.parallelism.block_styles:
         return draft.labels["parallelism.block_styles"], draft.labels["parallelism.action"]
+    if draft.flags["SIZED_BLOCKS"] or draft.flags["ROOT_ONLY"]:
+        which = "chosen by size" if draft.flags["SIZED_BLOCKS"] else "the whole model"
+        return f"layers are named by their path in a block, and the units are {which}", _NAME_BLOCKS
     unknown = sorted({*styles.values()} - {*_STYLES, *_WHOLE})
     if unknown:
         return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsconf.formats.fsdp2.draft import Draft
+from dsconf.formats.fsdp2.draft import ENDS_IN_ROOT, Draft
 from dsconf.formats.fsdp2.emit import Constant
 from dsconf.formats.fsdp2.torch_names import exists, since
 from dsconf.formats.outcome import Landing
@@ -52,13 +52,8 @@ def write_units(draft: Draft) -> None:
     )
     draft.landings["wrapping.min_params"] = Landing("exact" if sized else "no-effect", "find_blocks()", size)
     ends = draft.flags["SEPARATE_ENDS"]
-    draft.landings["wrapping.separate_ends"] = Landing(
-        "exact" if ends == wrapping.separate_ends else "close",
-        "find_units()" if ends else "",
-        ""
-        if ends == wrapping.separate_ends
-        else "embeddings and heads belong to the root: no number changes",
-    )
+    as_wanted = Landing("exact", "find_units()" if ends else "")
+    draft.landings["wrapping.separate_ends"] = as_wanted if ends == wrapping.separate_ends else ENDS_IN_ROOT
     draft.landings["wrapping.root_only"] = Landing("exact", "fully_shard(model) alone" if root else "")
     if draft.plan.recompute is None:
         return

@@ -182,7 +182,11 @@ def parallelize(model: nn.Module, device: torch.device) -> nn.Module:
             if module is model:  # the model casts its floating-point inputs
                 policy = MixedPrecisionPolicy(param_dtype=PARAM_DTYPE, reduce_dtype=REDUCE_DTYPE)
         if TENSOR_PARALLEL:
-            parallelize_module(module, tensor_mesh, ROOT_STYLES if module is model else BLOCK_STYLES)
+            if RECOMPUTED:
+                layers = getattr(module, "_checkpoint_wrapped_module", module)  # the block in its wrapper
+                parallelize_module(layers, tensor_mesh, ROOT_STYLES if module is model else BLOCK_STYLES)
+            else:
+                parallelize_module(module, tensor_mesh, ROOT_STYLES if module is model else BLOCK_STYLES)
         fully_shard(
             module,
             mesh=mesh,

@@ -56,7 +56,7 @@ def write(
     """
     if target in _WRITERS:
         return room(f"{_WRITERS[target]}.write").write(plan, request)  # type: ignore[no-any-return]
-    settings, landings = _settings(held, reading, plan, version)
+    settings, landings = _settings(target, held, reading, plan, version)
     settings = with_values(settings, given)
     landings = {
         field: landing._replace(outcome="exact", note="said with --set", action=None)
@@ -85,13 +85,13 @@ def in_place(config: Config, labels: Mapping[str, str]) -> tuple[Reading, Writin
 
 
 def _settings(
-    held: Held | None, reading: Reading, plan: Plan, version: str | None
+    target: str, held: Held | None, reading: Reading, plan: Plan, version: str | None
 ) -> tuple[Mapping[str, Any], Mapping[str, Landing]]:
-    """The DeepSpeed config: as the source has it, with the sections that only stand beside it there."""
+    """The DeepSpeed config: as the source has it, with what stands beside it there, and not in the target."""
     settings, landings = _known_to(version, *room("deepspeed.write").drafted(plan))
     if held is None:
         return settings, landings
-    beside = {} if reading.source == "deepspeed" else settings
+    beside = {} if reading.source in ("deepspeed", target) else settings
     settings = without({**beside, **held.settings}, _refused(reading))
     own = {field for key, field in reading.fields.items() if key in held.keys}
     exact = {field: Landing("exact", landings[field].target if field in landings else "") for field in own}

@@ -103,3 +103,31 @@ def test_outcomes_of_other_keys_stay(tmp_path: Path) -> None:
     assert found["deepspeed_config.zero3_init_flag"] == "no-effect"
     assert found["deepspeed_config.offload_optimizer_device"] == "exact"
     assert json.loads(done.text)["zero_optimization"]["offload_optimizer"]["device"] == "cpu"
+
+
+def arguments(folder: Path, deepspeed: object, **overrides: object) -> tuple[str, Path]:
+    """What becomes of training arguments, and the DeepSpeed config that they may name."""
+    beside = folder / "zero3.json"
+    beside.write_text(json.dumps(ZERO3), encoding="utf-8")
+    source = {"output_dir": "o", "per_device_train_batch_size": 2, "deepspeed": deepspeed or str(beside)}
+    path = folder / "arguments.json"
+    path.write_text(json.dumps(source | {"bf16": True, "learning_rate": 0.001}), encoding="utf-8")
+    return translate(str(path), "trainer-deepspeed", Context(), overrides, ()).text, beside
+
+
+def test_a_file_that_arguments_name_stays_named(tmp_path: Path) -> None:
+    text, beside = arguments(tmp_path, None)
+    assert f"deepspeed: {beside}" in text
+
+
+def test_a_config_within_arguments_stays_within(tmp_path: Path) -> None:
+    text, _ = arguments(tmp_path, ZERO3)
+    assert "arguments.json  #" not in text
+    assert "deepspeed:  #" in text
+    assert "zero_quantized_weights: true" in text
+
+
+def test_a_file_with_another_value_is_no_longer_named(tmp_path: Path) -> None:
+    text, beside = arguments(tmp_path, None, **{"zero_optimization.reduce_bucket_size": 7})
+    assert str(beside) not in text
+    assert "reduce_bucket_size: 7" in text

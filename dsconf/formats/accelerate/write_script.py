@@ -89,8 +89,7 @@ def _clipping(plan: Plan) -> dict[str, Landing]:
     elif isinstance(norm, Unresolved):
         landing = _open(call)
     else:
-        note = "where it acts, its factor rounds differently"
-        landing = Landing("close", call, note, _IN_SCRIPT.format(call))
+        landing = Landing("exact", call, "", _IN_SCRIPT.format(call))
     found = {"clipping.max_norm": landing}
     if plan.clipping.skips_not_finite:
         leave = "leave out optimizer.step() and scheduler.step() where the norm of the gradient is not finite"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.deepspeed.notes import LOOKS_AT_NORM, Notes
-from dsconf.formats.reading import Default
+from dsconf.formats.reading import Default, Remark
 from dsconf.plan import Clipping
 
 _NORM = "gradient_clipping"
@@ -19,6 +19,8 @@ def read_clipping(notes: Notes) -> Clipping:
         )
     if isinstance(norm, int | float):
         norm = float(norm) if norm > 0 else None
+        if norm is not None:
+            notes.remarks[_NORM] = Remark("close", "where it acts, DeepSpeed's factor rounds differently")
     return Clipping(max_norm=norm, skips_not_finite=_skips_not_finite(notes))
 
 

@@ -97,11 +97,14 @@ class _Writer(Draft):
     def _clipping(self) -> None:
         norm = self.plan.clipping.max_norm
         self.flags["CLIPPED"] = norm is not None
-        skips = self.plan.clipping.skips_not_finite is not False or self.flags["DYNAMIC"]
-        self.flags["SKIPS"] = skips
-        what = "left out" if skips else "taken"
+        wanted = self.plan.clipping.skips_not_finite is not False
+        self.flags["SKIPS"] = wanted or self.flags["DYNAMIC"]
+        what = "left out" if self.flags["SKIPS"] else "taken"
+        note = f"a step whose norm is not finite is {what}"
+        if self.flags["SKIPS"] and not wanted:
+            note = f"{note}, as a scale that adjusts itself needs it"
         self.landings["clipping.skips_not_finite"] = Landing(
-            "exact", "", f"a step whose norm is not finite is {what}"
+            "exact" if self.flags["SKIPS"] == wanted else "approximate", "", note
         )
         field = "clipping.max_norm"
         if norm is None:
@@ -111,10 +114,6 @@ class _Writer(Draft):
         if self.flags["TENSOR_PARALLEL"]:
             clip = "clip_grads_with_norm_(model.parameters(), {}, gradient_norm(model))"
         self.set("CLIP_NORM", field, norm, "float", clip)
-        landing = self.landings[field]
-        if landing.outcome == "exact":
-            note = "where it acts, its factor rounds differently"
-            self.landings[field] = landing._replace(outcome="close", note=note)
 
     # ---- docstrings ----------------------------------------------------------------------------------
 

@@ -83,13 +83,13 @@ def _autocast(draft: Draft) -> None:
 def _casts(draft: Draft) -> None:
     """Inputs and buffers."""
     precision = draft.plan.precision
-    kept = bool(precision.fp32_buffers)
+    kept, mixed = bool(precision.fp32_buffers), draft.flags["MIXED_PRECISION"]
+    units_cast = mixed and precision.units_cast != "none"
     draft.flags.update(
-        INPUTS_CAST=precision.casts_inputs,
+        INPUTS_CAST=precision.casts_inputs and not units_cast,
         BUFFERS_CAST=precision.buffers is not None and not kept,
         BUFFERS_KEPT=kept,
     )
-    mixed = draft.flags["MIXED_PRECISION"]
     draft.flags.update(
         UNITS_CAST=mixed and precision.units_cast == "all",
         ROOT_CASTS=mixed and precision.units_cast == "model",
@@ -100,9 +100,8 @@ def _casts(draft: Draft) -> None:
         f"cast_forward_inputs={precision.units_cast != 'none'}",
         f"{units[precision.units_cast]} its inputs",
     )
-    draft.landings["precision.casts_inputs"] = Landing(
-        "exact", "a hook that casts the model's positional inputs"
-    )
+    how = "the root unit" if units_cast else "a hook that casts the model's positional inputs"
+    draft.landings["precision.casts_inputs"] = Landing("exact", how)
     field = "precision.buffers"
     if isinstance(precision.buffers, Unresolved):
         draft.constants["BUFFER_DTYPE"] = Alias("PARAM_DTYPE")

@@ -31,7 +31,7 @@ def write_arguments(draft: Draft) -> None:
 def _clipping(draft: Draft) -> None:
     norm, field = draft.plan.clipping.max_norm, "clipping.max_norm"
     if norm is not None:
-        draft.set("max_grad_norm", norm, field, "close", "where it acts, its factor rounds differently")
+        draft.set("max_grad_norm", norm, field)
     elif field in draft.said:
         draft.set("max_grad_norm", 0.0, field, note="nothing is clipped")
     else:

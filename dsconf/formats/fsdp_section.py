@@ -93,16 +93,20 @@ class Section(NamedTuple):
         wrapping = {TRANSFORMER: "block_classes", BY_SIZE: "min_params", NO_WRAP: "root_only"}[self.policy]
         if self.policy == BY_SIZE and self.min_params <= 0:
             wrapping = "root_only"
+        classes = (
+            {"transformer_layer_cls_to_wrap": "wrapping.block_classes"} if self.policy == TRANSFORMER else {}
+        )
         found = {
+            # Of several keys the first one is said to be where a field comes from.
+            **(classes if self.classes else {}),
             "version": "sharding.partition",
             "offload_params": "offload.parameters",
             "auto_wrap_policy": f"wrapping.{wrapping}",
             "state_dict_type": "checkpoint.weights",
             "cpu_ram_efficient_loading": "checkpoint.loads_on_rank_0",
             "activation_checkpointing": "recompute",
+            **classes,
         }
-        if self.policy == TRANSFORMER:
-            found["transformer_layer_cls_to_wrap"] = "wrapping.block_classes"
         if self.policy == BY_SIZE:
             found["min_num_params"] = f"wrapping.{wrapping}"
         if self.version == 1:

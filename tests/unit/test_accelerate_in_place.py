@@ -183,8 +183,8 @@ def test_what_stays_is_said_to_stay() -> None:
         "fsdp_sharding_strategy: FULL_SHARD",
         "fsdp_use_orig_params: true",
         WRAP,
-        rest=("machine_rank: 0", *ONE),
+        rest=("use_cpu: false", *ONE),
     )
     told = {item.key: item for item in edited(text).reading.items}
-    assert "stays" in told["machine_rank"].note
+    assert "stays" in told["use_cpu"].note
     assert told["fsdp_config.use_orig_params"].target == "removed"

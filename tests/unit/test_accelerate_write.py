@@ -180,6 +180,23 @@ def test_several_machines_need_the_address_of_the_first() -> None:
     assert writing.landings["launch.machines"].outcome == "needs-value"
 
 
+def test_the_address_that_the_source_names_is_kept() -> None:
+    launch = Launch(world_size=16, machines=2, host="10.0.0.1", port=29501, machine_rank=1)
+    writing = write(Plan(launch=launch), Request("", {"launch.host": "main_process_ip"}))
+    assert "main_process_ip: 10.0.0.1  # main_process_ip\n" in writing.text
+    assert "main_process_port: 29501\n" in writing.text
+    assert "machine_rank: 1\n" in writing.text
+    for field in ("machines", "host", "port", "machine_rank"):
+        assert writing.landings[f"launch.{field}"].outcome == "exact"
+    assert accelerate_reading(writing.text).plan.launch == launch.model_copy(update={"gpus_per_node": 8})
+
+
+def test_a_port_of_one_machine_is_kept() -> None:
+    text = write(Plan(launch=Launch(world_size=8, machines=1, port=29501)), REQUEST).text
+    assert "main_process_port: 29501\n" in text
+    assert "main_process_ip" not in text
+
+
 def test_nothing_divided_is_ddp() -> None:
     text = write(Plan(launch=EIGHT, precision=Precision(autocast="bf16")), REQUEST).text
     assert "distributed_type: MULTI_GPU" in text

@@ -16,6 +16,7 @@ from dsconf.formats.fsdp_section import TRANSFORMER
 from dsconf.formats.outcome import Item, Landing
 from dsconf.formats.reading import Reading
 from dsconf.formats.writing import Request
+from dsconf.plan import Launch
 
 _SECTION = "fsdp_config"
 _LAYOUT = "parallelism_config"
@@ -75,7 +76,7 @@ class _Rewriting:
         text = self._text()
         if replicated:
             text = self._without_section(text)
-        stays = {f"launch.{field}": Landing("exact", "", _STAYS) for field in ("world_size", "machines")}
+        stays = {f"launch.{field}": Landing("exact", "", _STAYS) for field in Launch.model_fields}
         return Edited(text, self._told(replicated=replicated), {**writing.landings, **stays}, writing.needs)
 
     def _rewrite(self, *, old: bool) -> None:

@@ -9,7 +9,6 @@ from dsconf.formats.accelerate.notes import SIZES, Notes
 from dsconf.formats.fsdp_section import Fate
 from dsconf.formats.outcome import Item
 
-_MACHINE = Fate("no-effect", "it says how processes find each other, not what they train")
 _TPU = Fate("no-effect", "it is for TPUs")
 _UNREAD = Fate("no-effect", "the launcher hands it to no worker")
 _COMPILE = Fate(
@@ -20,9 +19,11 @@ _COMPILE = Fate(
 
 FATES: dict[str, Fate] = {
     "compute_environment": Fate("no-effect", "a machine of one's own"),
-    "machine_rank": Fate("no-effect", "which of the machines this is, which differs on each of them"),
     "gpu_ids": Fate("no-effect", "which GPUs of the machine are taken", "set CUDA_VISIBLE_DEVICES instead"),
-    **dict.fromkeys(("main_process_ip", "main_process_port"), _MACHINE),
+    **dict.fromkeys(
+        ("main_process_ip", "main_process_port", "machine_rank"),
+        Fate("no-effect", "how processes find each other is left to the launcher"),
+    ),
     **dict.fromkeys(("rdzv_backend", "same_network", "downcast_bf16", "enable_cpu_affinity"), _UNREAD),
     "use_cpu": Fate("no-effect", "where it trains, not what"),
     "debug": Fate("no-effect", "it checks the shapes of what is communicated"),

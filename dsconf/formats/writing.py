@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dsconf.formats.choices import Style
 from dsconf.formats.outcome import Landing
 
-MEETING = dict.fromkeys(
+UNTRAINED = dict.fromkeys(
     ("launch.host", "launch.port", "launch.machine_rank"),
     Landing("no-effect", "", "it says how processes find each other, not what they train"),
 )

@@ -165,6 +165,17 @@ def test_what_accelerate_can_not_say(
     assert action is None or action in (found.action or "")
 
 
+@pytest.mark.parametrize("units", [{"root_only": True}, {"min_params": 1000}])
+def test_classes_that_somebody_names_are_the_units(units: dict[str, Any]) -> None:
+    wrapping = Wrapping(block_classes=("B",), **units)
+    writing = write(Plan(sharding=Sharding(partition="parameters"), wrapping=wrapping), REQUEST)
+    assert "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP" in writing.text
+    assert "fsdp_transformer_layer_cls_to_wrap: B" in writing.text
+    assert writing.landings["wrapping.block_classes"].outcome == "exact"
+    for field in ("root_only", "min_params"):
+        assert writing.landings[f"wrapping.{field}"].note == "the classes of the units are given"
+
+
 def test_groups_need_the_number_of_ranks() -> None:
     plan = Plan(sharding=Sharding(partition="parameters", group=4))
     writing = write(plan, REQUEST)

@@ -132,6 +132,11 @@ def test_no_shard_becomes_ddp() -> None:
     assert complaints("accelerate.yaml", after.text) == []
 
 
+def test_no_shard_of_one_process_is_no_ddp() -> None:
+    after = edited(file_of("fsdp_sharding_strategy: NO_SHARD", rest=("num_processes: 1",)))
+    assert settings(after.text)["distributed_type"] == "NO"
+
+
 def test_a_file_for_fsdp2_loses_what_fsdp2_does_not_read() -> None:
     text = file_of(
         "fsdp_version: 2",
@@ -204,6 +209,20 @@ def test_hybrid_shard_needs_the_number_of_gpus() -> None:
         edited(text)
     known = Context(world_size=16, gpus_per_node=8)
     assert settings(edited(text, known).text)["parallelism_config"] == GROUPS
+
+
+def test_hybrid_shard_needs_ranks_that_divide_into_machines() -> None:
+    with pytest.raises(EditError, match="groups of 8"):
+        edited(
+            file_of("fsdp_sharding_strategy: HYBRID_SHARD", rest=TWO), Context(world_size=12, gpus_per_node=8)
+        )
+
+
+def test_a_layout_that_is_there_gets_the_copies() -> None:
+    layout = ("parallelism_config:", "  parallelism_config_dp_replicate_size: 1  # none yet")
+    after = edited(file_of("fsdp_sharding_strategy: HYBRID_SHARD", WRAP, rest=(*TWO, *layout)))
+    assert settings(after.text)["parallelism_config"] == GROUPS
+    assert "parallelism_config_dp_replicate_size: 2  # none yet" in after.text
 
 
 def test_other_files_are_refused() -> None:

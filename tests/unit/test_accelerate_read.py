@@ -137,10 +137,17 @@ def test_how_machines_find_each_other_is_kept() -> None:
     assert reading.fields["main_process_port"] == "launch.port"
 
 
-def test_an_address_that_is_not_there_is_none() -> None:
-    reading = accelerate_reading("distributed_type: MULTI_GPU\nnum_processes: 8\nmain_process_ip: null\n")
+@pytest.mark.parametrize("key", ["main_process_ip", "main_process_port", "machine_rank"])
+@pytest.mark.parametrize("value", ["null", "{}", "[a]", "true", "1.5", "${OF_THE_SHELL}"])
+def test_what_is_no_address_is_not_taken_for_one(key: str, value: str) -> None:
+    reading = accelerate_reading(f"distributed_type: MULTI_GPU\nnum_processes: 8\n{key}: {value}\n")
+    assert reading.plan.launch == Launch(world_size=8, machines=1, gpus_per_node=8)
+    assert outcome(reading, key) == "no-effect"
+
+
+def test_a_number_is_no_address() -> None:
+    reading = accelerate_reading("distributed_type: MULTI_GPU\nnum_processes: 8\nmain_process_ip: 10\n")
     assert reading.plan.launch.host is None
-    assert outcome(reading, "main_process_ip") == "no-effect"
 
 
 def test_the_classes_are_named_by_the_key_that_holds_them() -> None:

@@ -242,8 +242,9 @@ class _Reader(Notes):
         """How the processes of several machines find each other, as far as the file says it."""
         found: dict[str, object] = {}
         for path, name in MEETING.items():
-            value = self.config.value(path)
-            if self.config.present(path) and value not in (None, UNKNOWN):
+            host = name == "host"
+            value = self.config.value(path) if host else self.number(path)
+            if self.config.present(path) and isinstance(value, str if host else int):
                 found[name] = value
                 self.fields[path] = f"launch.{name}"
         return found

@@ -296,7 +296,7 @@ class Launch(_Frozen):
     """The address of the machine of rank 0."""
     port: int | None = None
     """The port there at which the processes meet."""
-    machine_rank: int | None = None
+    machine_rank: int = 0
     """Which of the machines the source is for."""
 
 

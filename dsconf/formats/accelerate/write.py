@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsconf.formats.accelerate.notes import MEETING
+from dsconf.formats.accelerate.notes import MEETING, NO_HOST
 from dsconf.formats.accelerate.write_script import duties, land_script
 from dsconf.formats.accelerate.yaml_text import heading, lines_of
 from dsconf.formats.fsdp_precision import Kind, land_precision, word_for
@@ -223,14 +223,13 @@ def _write_meeting(
     launch: Launch, machines: int, request: Request, lines: list[Line], landings: dict[str, Landing]
 ) -> None:
     """Write how the processes of several machines find each other: as the source has it, else with a place for it."""
-    unsaid: dict[str, object] = {"machine_rank": 0}
+    unsaid: dict[str, object] = {}
     labels = dict(request.labels)
-    if machines > 1:
-        unsaid |= {"host": "HOST", "port": 29500}
-        if launch.host is None:
-            labels["launch.host"] = "the address of the machine of rank 0; machine_rank differs on each"
-            note = "name the first machine in main_process_ip, and each machine's number in machine_rank"
-            landings["launch.machines"] = Landing("needs-value", f"num_machines: {machines}", "", note)
+    if machines > 1 and launch.host is None:
+        unsaid |= {"host": NO_HOST, "port": 29500}
+        labels["launch.host"] = "the address of the machine of rank 0; machine_rank differs on each"
+        note = "name the first machine in main_process_ip, and each machine's number in machine_rank"
+        landings["launch.machines"] = Landing("needs-value", f"num_machines: {machines}", "", note)
     for key, name in MEETING.items():
         field, said = f"launch.{name}", getattr(launch, name)
         value = unsaid.get(name) if said is None else said

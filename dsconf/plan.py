@@ -292,6 +292,12 @@ class Launch(_Frozen):
     world_size: int | None = None
     gpus_per_node: int | None = None
     machines: int | None = None
+    host: str | None = None
+    """The address of the machine of rank 0."""
+    port: int | None = None
+    """The port there at which the processes meet."""
+    machine_rank: int = 0
+    """Which of the machines the source is for."""
 
 
 class Checkpoint(_Frozen):

@@ -93,16 +93,20 @@ class Section(NamedTuple):
         wrapping = {TRANSFORMER: "block_classes", BY_SIZE: "min_params", NO_WRAP: "root_only"}[self.policy]
         if self.policy == BY_SIZE and self.min_params <= 0:
             wrapping = "root_only"
+        classes = (
+            {"transformer_layer_cls_to_wrap": "wrapping.block_classes"} if self.policy == TRANSFORMER else {}
+        )
         found = {
+            # Of several keys the first one is said to be where a field comes from.
+            **(classes if self.classes else {}),
             "version": "sharding.partition",
             "offload_params": "offload.parameters",
             "auto_wrap_policy": f"wrapping.{wrapping}",
             "state_dict_type": "checkpoint.weights",
             "cpu_ram_efficient_loading": "checkpoint.loads_on_rank_0",
             "activation_checkpointing": "recompute",
+            **classes,
         }
-        if self.policy == TRANSFORMER:
-            found["transformer_layer_cls_to_wrap"] = "wrapping.block_classes"
         if self.policy == BY_SIZE:
             found["min_num_params"] = f"wrapping.{wrapping}"
         if self.version == 1:
@@ -239,13 +243,16 @@ def _write_wrapping(plan: Plan, settings: list[Setting], landings: dict[str, Lan
     wrapping, policy = plan.wrapping, TRANSFORMER
     landings["wrapping.unused_parameters"] = _unused(plan)
     field = "wrapping.block_classes"
-    if wrapping.root_only:
+    if wrapping.block_classes:
+        classes = ",".join(wrapping.block_classes)
+        settings.append(Setting("transformer_layer_cls_to_wrap", classes, field))
+        # What the source says of units, where somebody names their classes.
+        given = Landing("no-effect", f"auto_wrap_policy: {policy}", "the classes of the units are given")
+        landings |= {"wrapping.root_only": given, "wrapping.min_params": given}
+    elif wrapping.root_only:
         policy, field = NO_WRAP, "wrapping.root_only"
     elif wrapping.min_params is not None:
         field = "wrapping.min_params"
-    elif wrapping.block_classes:
-        classes = ",".join(wrapping.block_classes)
-        settings.append(Setting("transformer_layer_cls_to_wrap", classes, field))
     settings.append(Setting("auto_wrap_policy", policy, field))
     landings[field] = _units(wrapping, f"auto_wrap_policy: {policy}")
     ends = "the embedding, and the last norm with the head, are units of their own"
@@ -253,7 +260,12 @@ def _write_wrapping(plan: Plan, settings: list[Setting], landings: dict[str, Lan
     landings["wrapping.separate_ends"] = Landing("exact", "", same)
 
 
+_NAMES_NONE = "for a model that names none say the classes of its blocks with --blocks"
+
+
 def _units(wrapping: Wrapping, target: str) -> Landing:
+    if wrapping.block_classes:
+        return Landing("exact", f"transformer_layer_cls_to_wrap: {','.join(wrapping.block_classes)}")
     if wrapping.root_only:
         return Landing("exact", target)
     if wrapping.min_params is not None:
@@ -261,14 +273,9 @@ def _units(wrapping: Wrapping, target: str) -> Landing:
             f"{BY_SIZE} of FSDP2 takes an nn.ModuleList that is large enough for a unit, and stops: the blocks that "
             "a transformers model names itself are units instead; other memory, the same numbers"
         )
-        return Landing(
-            "approximate", target, note, "for any other model say the classes of the blocks with --blocks"
-        )
-    if wrapping.block_classes:
-        return Landing("exact", f"transformer_layer_cls_to_wrap: {','.join(wrapping.block_classes)}")
+        return Landing("approximate", target, note, _NAMES_NONE)
     note = "the classes are those that a transformers model names itself (_no_split_modules)"
-    action = "for any other model say them with --blocks"
-    return Landing("exact", target, note, action)
+    return Landing("exact", target, note, _NAMES_NONE)
 
 
 def _unused(plan: Plan) -> Landing:

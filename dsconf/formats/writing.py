@@ -8,6 +8,12 @@ from typing import NamedTuple
 from dsconf.formats.choices import Style
 from dsconf.formats.outcome import Landing
 
+UNTRAINED = dict.fromkeys(
+    ("launch.host", "launch.port", "launch.machine_rank"),
+    Landing("no-effect", "", "it says how processes find each other, not what they train"),
+)
+"""What becomes of the fields for that where they belong on the command line, and not into what is written."""
+
 
 class Request(NamedTuple):
     """What a writer needs beside the Plan."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dsconf.config.context import Context
 from dsconf.formats.choices import Numerics
 from dsconf.formats.deepspeed.keys import NEWEST
-from dsconf.formats.outcome import Item, Landing, Outcome, worst
+from dsconf.formats.outcome import FIDELITY, Item, Landing, Outcome, worst
 from dsconf.formats.reading import Reading, Remark
 from dsconf.formats.writing import Writing
 from dsconf.plan import Plan
@@ -169,7 +169,11 @@ def _placed(key: str, reading: Reading, landings: Mapping[str, Landing]) -> Item
         return Item(key, value, "unsupported", note=f"it belongs to the {section}, which is not translated")
     remark = reading.remarks.get(key, Remark("exact", ""))
     outcomes: list[Outcome] = [landing.outcome, remark.outcome]
-    outcome: Outcome = "needs-value" if "needs-value" in outcomes else worst(outcomes)
+    outcome: Outcome
+    if "needs-value" in outcomes:
+        outcome = "needs-value"
+    else:
+        outcome = worst(outcomes) if landing.outcome in FIDELITY else landing.outcome
     notes = [note for note in (default.note if default else "", remark.note, landing.note) if note]
     return Item(key, value, outcome, landing.target, "; ".join(dict.fromkeys(notes)), landing.action, written)
 

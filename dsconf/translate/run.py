@@ -124,7 +124,7 @@ def _in_place(source: _Source, target: str, labels: Mapping[str, str], chosen: C
     if target != "accelerate-fsdp2" or source.config is None or source.config.format != "accelerate":
         raise EditError("only an Accelerate config can be changed in place, to accelerate-fsdp2")
     config = source.config
-    reading, writing = change(config, labels)
+    reading, writing = change(config, labels, chosen.wrapping.block_classes)
     report = assemble(config.document.path, reading, writing, target, config.context, "deepspeed", "", chosen)
     return Translation(writing.text, _with_refusals(report, source), {})
 

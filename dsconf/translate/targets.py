@@ -78,9 +78,13 @@ def write(
     return writing
 
 
-def in_place(config: Config, labels: Mapping[str, str]) -> tuple[Reading, Writing]:
-    """An Accelerate config for FSDP1 changed where it stands to one for FSDP2. Raises EditError where it can't be."""
-    edited = room("accelerate.in_place").to_fsdp2(config, labels, partial(scan_yaml, config.document.path))
+def in_place(config: Config, labels: Mapping[str, str], classes: tuple[str, ...]) -> tuple[Reading, Writing]:
+    """An Accelerate config for FSDP1 changed where it stands to one for FSDP2. Raises EditError where it can't be.
+
+    `classes` are those of the units, as far as somebody says them.
+    """
+    parse = partial(scan_yaml, config.document.path)
+    edited = room("accelerate.in_place").to_fsdp2(config, labels, parse, classes)
     return edited.reading, Writing(edited.text, edited.landings, edited.needs)
 
 

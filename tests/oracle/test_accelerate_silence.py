@@ -99,6 +99,15 @@ SILENT = {
         }.items()
     },
     **{
+        f"{word} beside reshard_after_forward {reshard} of FSDP2": Silent(
+            "FS104",
+            FSDP2 + WRAP + f"  fsdp_sharding_strategy: {word}\n  fsdp_reshard_after_forward: {reshard}",
+            FSDP2 + WRAP + f"  fsdp_reshard_after_forward: {reshard}",
+        )
+        for word in ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD")
+        for reshard in ("true", "false")
+    },
+    **{
         f"a layer class without a policy, FSDP{version}": Silent(
             "FS108", base + CLASS, base + "  fsdp_auto_wrap_policy: NO_WRAP"
         )

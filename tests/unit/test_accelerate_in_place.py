@@ -9,6 +9,7 @@ from dsconf.config.context import Context
 from dsconf.document.edit import EditError
 from dsconf.document.yaml_reader import scan_yaml
 from dsconf.formats.accelerate.in_place import Edited, to_fsdp2
+from dsconf.plan import Wrapping
 
 ONE = ("num_processes: 8",)
 TWO = ("num_machines: 2", "num_processes: 16", "main_process_ip: 10.0.0.1")
@@ -131,6 +132,11 @@ def test_no_shard_becomes_ddp() -> None:
     assert complaints("accelerate.yaml", after.text) == []
 
 
+def test_no_shard_of_one_process_is_no_ddp() -> None:
+    after = edited(file_of("fsdp_sharding_strategy: NO_SHARD", rest=("num_processes: 1",)))
+    assert settings(after.text)["distributed_type"] == "NO"
+
+
 def test_a_file_for_fsdp2_loses_what_fsdp2_does_not_read() -> None:
     text = file_of(
         "fsdp_version: 2",
@@ -148,6 +154,38 @@ def test_a_file_for_fsdp2_loses_what_fsdp2_does_not_read() -> None:
 def test_a_file_for_fsdp2_stays_as_it_is() -> None:
     text = file_of("fsdp_version: 2", WRAP)
     assert edited(text).text == text
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        ("fsdp_version: 1", "fsdp_auto_wrap_policy: NO_WRAP"),
+        ("fsdp_auto_wrap_policy: SIZE_BASED_WRAP", "fsdp_min_num_params: 1000"),
+        (WRAP, "fsdp_transformer_layer_cls_to_wrap: A"),
+        ("fsdp_version: 2", "fsdp_auto_wrap_policy: NO_WRAP"),
+        ("fsdp_version: 2", WRAP, "fsdp_transformer_layer_cls_to_wrap: A"),
+        ("fsdp_version: 2", "fsdp_auto_wrap_policy: NO_WRAP", "fsdp_transformer_layer_cls_to_wrap: A"),
+    ],
+)
+def test_classes_that_somebody_names_are_written(section: tuple[str, ...]) -> None:
+    text = file_of(*section)
+    config = accelerate_config(text)
+    after = to_fsdp2(config, labels_of(accelerate_reading(text)), parse, ("B", "C"))
+    assert accelerate_reading(after.text).plan.wrapping == Wrapping(
+        block_classes=("B", "C"), separate_ends=True
+    )
+    assert complaints("accelerate.yaml", after.text) == []
+    assert after.landings["wrapping.block_classes"].target == "transformer_layer_cls_to_wrap: B,C"
+    told = {item.key: item for item in after.reading.items}
+    held = told.get("fsdp_config.transformer_layer_cls_to_wrap")
+    assert held is None or (held.outcome, "B,C" in held.target, held.note) == ("exact", True, "")
+    assert unlanded(after.reading, after.landings) == []
+
+
+def test_what_nobody_reads_stays_beside_the_classes_that_somebody_names() -> None:
+    text = file_of("fsdp_version: 2", WRAP, "fsdp_min_num_params: 1000")
+    after = to_fsdp2(accelerate_config(text), {}, parse, ("B",))
+    assert "fsdp_min_num_params: 1000\n" in after.text
 
 
 def test_braces_stay_braces() -> None:
@@ -173,6 +211,20 @@ def test_hybrid_shard_needs_the_number_of_gpus() -> None:
     assert settings(edited(text, known).text)["parallelism_config"] == GROUPS
 
 
+def test_hybrid_shard_needs_ranks_that_divide_into_machines() -> None:
+    with pytest.raises(EditError, match="groups of 8"):
+        edited(
+            file_of("fsdp_sharding_strategy: HYBRID_SHARD", rest=TWO), Context(world_size=12, gpus_per_node=8)
+        )
+
+
+def test_a_layout_that_is_there_gets_the_copies() -> None:
+    layout = ("parallelism_config:", "  parallelism_config_dp_replicate_size: 1  # none yet")
+    after = edited(file_of("fsdp_sharding_strategy: HYBRID_SHARD", WRAP, rest=(*TWO, *layout)))
+    assert settings(after.text)["parallelism_config"] == GROUPS
+    assert "parallelism_config_dp_replicate_size: 2  # none yet" in after.text
+
+
 def test_other_files_are_refused() -> None:
     with pytest.raises(EditError, match="not FSDP"):
         edited("distributed_type: MULTI_GPU\nnum_processes: 2\n")
@@ -183,8 +235,8 @@ def test_what_stays_is_said_to_stay() -> None:
         "fsdp_sharding_strategy: FULL_SHARD",
         "fsdp_use_orig_params: true",
         WRAP,
-        rest=("machine_rank: 0", *ONE),
+        rest=("use_cpu: false", *ONE),
     )
     told = {item.key: item for item in edited(text).reading.items}
-    assert "stays" in told["machine_rank"].note
+    assert "stays" in told["use_cpu"].note
     assert told["fsdp_config.use_orig_params"].target == "removed"

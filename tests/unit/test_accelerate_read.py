@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from corpus import corpus_yaml, needs_corpus
-from translated import accelerate_reading, text_of, unlanded
+from translated import accelerate_reading, labels_of, text_of, unlanded
 
 from dsconf.config.context import Context
 from dsconf.formats.fsdp_precision import SCALING
 from dsconf.formats.reading import Reading
-from dsconf.plan import Checkpoint, Offload, Precision, Sharding, Wrapping
+from dsconf.plan import Checkpoint, Launch, Offload, Precision, Sharding, Wrapping
 
 ANY = Context()
 WHOLE = Sharding(partition="nothing", reshard_after_forward=False)
@@ -125,6 +125,38 @@ def test_no_mixed_precision_casts_nothing(line: str) -> None:
     reading = accelerate_reading(f"distributed_type: MULTI_GPU\nnum_processes: 2\n{line}")
     assert reading.plan.precision == Precision()
     assert reading.fields["mixed_precision" if line else "fp16"] == "precision.compute"
+
+
+MEETING = "main_process_ip: 10.0.0.1\nmain_process_port: 29501\nmachine_rank: 1\n"
+
+
+def test_how_machines_find_each_other_is_kept() -> None:
+    reading = accelerate_reading(f"distributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: 8\n{MEETING}")
+    launch = Launch(world_size=8, machines=2, gpus_per_node=4, host="10.0.0.1", port=29501, machine_rank=1)
+    assert reading.plan.launch == launch
+    assert reading.fields["main_process_port"] == "launch.port"
+
+
+@pytest.mark.parametrize("key", ["main_process_ip", "main_process_port", "machine_rank"])
+@pytest.mark.parametrize("value", ["null", "{}", "[a]", "true", "1.5", "${OF_THE_SHELL}"])
+def test_what_is_no_address_is_not_taken_for_one(key: str, value: str) -> None:
+    reading = accelerate_reading(f"distributed_type: MULTI_GPU\nnum_processes: 8\n{key}: {value}\n")
+    assert reading.plan.launch == Launch(world_size=8, machines=1, gpus_per_node=8)
+    assert outcome(reading, key) == "no-effect"
+
+
+def test_a_number_is_no_address() -> None:
+    reading = accelerate_reading("distributed_type: MULTI_GPU\nnum_processes: 8\nmain_process_ip: 10\n")
+    assert reading.plan.launch.host is None
+
+
+def test_the_classes_are_named_by_the_key_that_holds_them() -> None:
+    classes, policy = "transformer_layer_cls_to_wrap", "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP"
+    reading = fsdp(policy, f"fsdp_{classes}: LlamaDecoderLayer")
+    assert labels_of(reading)["wrapping.block_classes"] == f"fsdp_config.{classes}"
+    assert labels_of(fsdp(policy))["wrapping.block_classes"] == "fsdp_config.auto_wrap_policy"
+    unread = fsdp("fsdp_auto_wrap_policy: NO_WRAP", f"fsdp_{classes}: LlamaDecoderLayer")
+    assert outcome(unread, f"fsdp_config.{classes}") == "no-effect"
 
 
 def test_eight_bits_are_not_translated() -> None:

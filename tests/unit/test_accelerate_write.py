@@ -165,6 +165,17 @@ def test_what_accelerate_can_not_say(
     assert action is None or action in (found.action or "")
 
 
+@pytest.mark.parametrize("units", [{"root_only": True}, {"min_params": 1000}])
+def test_classes_that_somebody_names_are_the_units(units: dict[str, Any]) -> None:
+    wrapping = Wrapping(block_classes=("B",), **units)
+    writing = write(Plan(sharding=Sharding(partition="parameters"), wrapping=wrapping), REQUEST)
+    assert "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP" in writing.text
+    assert "fsdp_transformer_layer_cls_to_wrap: B" in writing.text
+    assert writing.landings["wrapping.block_classes"].outcome == "exact"
+    for field in ("root_only", "min_params"):
+        assert writing.landings[f"wrapping.{field}"].note == "the classes of the units are given"
+
+
 def test_groups_need_the_number_of_ranks() -> None:
     plan = Plan(sharding=Sharding(partition="parameters", group=4))
     writing = write(plan, REQUEST)
@@ -178,6 +189,23 @@ def test_several_machines_need_the_address_of_the_first() -> None:
     assert "num_machines: 2\n" in writing.text
     assert "main_process_ip: HOST" in writing.text
     assert writing.landings["launch.machines"].outcome == "needs-value"
+
+
+def test_the_address_that_the_source_names_is_kept() -> None:
+    launch = Launch(world_size=16, machines=2, host="10.0.0.1", port=29501, machine_rank=1)
+    writing = write(Plan(launch=launch), Request("", {"launch.host": "main_process_ip"}))
+    assert "main_process_ip: 10.0.0.1  # main_process_ip\n" in writing.text
+    assert "main_process_port: 29501\n" in writing.text
+    assert "machine_rank: 1\n" in writing.text
+    for field in ("machines", "host", "port", "machine_rank"):
+        assert writing.landings[f"launch.{field}"].outcome == "exact"
+    assert accelerate_reading(writing.text).plan.launch == launch.model_copy(update={"gpus_per_node": 8})
+
+
+def test_a_port_of_one_machine_is_kept() -> None:
+    text = write(Plan(launch=Launch(world_size=8, machines=1, port=29501)), REQUEST).text
+    assert "main_process_port: 29501\n" in text
+    assert "main_process_ip" not in text
 
 
 def test_nothing_divided_is_ddp() -> None:

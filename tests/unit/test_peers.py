@@ -10,9 +10,9 @@ import pytest
 from running import dsconf
 
 from tools.peers.faults import FAULTS, FOLDER, Fault
-from tools.peers.losses import LOSSES, Loss, translate
+from tools.peers.losses import LOSSES, Loss, to_fsdp2, translate
 from tools.peers.own import with_own_parts
-from tools.peers.page import PAGE
+from tools.peers.page import INTRODUCTION, LOSSES_HEAD, PAGE, TABLE, TIME, outcome
 from tools.peers.rivals import RIVALS, WORDS, Verdict, error_of, shown, verdict
 
 PAGE_TEXT = PAGE.read_text(encoding="utf-8")
@@ -83,6 +83,21 @@ def test_the_page_has_every_command() -> None:
 
 FAULT = Fault("x.json", "", (), "batch.*10")
 TRACEBACK = "Traceback (most recent call last):\n  File x, line 3\nValueError: batch\nis 10\n"
+
+
+@pytest.mark.parametrize("words", [INTRODUCTION, TABLE, TIME, LOSSES_HEAD])
+def test_the_page_has_the_words_that_it_is_made_of(words: str) -> None:
+    for part in re.split(r"\{\w+\}", words):
+        assert part.strip() in PAGE_TEXT
+
+
+@each_loss
+def test_the_page_says_how_each_file_is_converted_and_how_it_starts(loss: Loss) -> None:
+    start = f"### {loss.file}\n\n{loss.about}\n"
+    part = PAGE_TEXT.partition(start)[2].partition("\n### ")[0]
+    assert f"$ {' '.join(to_fsdp2(loss.file))}\n" in part
+    for line in re.findall(r"^`accelerate launch` of that: (.*)\.$", part, re.MULTILINE):
+        assert line == outcome(line.strip("`"))
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,13 @@ SILENT: list[tuple[str, str, tuple[str, ...]]] = [
     ),
     ("FS102", FSDP2 + "  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_reshard_after_forward: true\n", ()),
     ("FS104", FSDP2 + "  fsdp_use_orig_params: null\n", ()),
+    ("FS104", FSDP2 + "  fsdp_sharding_strategy: FULL_SHARD\n", ()),
+    ("FS104", FSDP1 + "  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_reshard_after_forward: true\n", ()),
+    (
+        "FS104",
+        arguments(fsdp=True, fsdp_config={"version": 2, "sharding_strategy": "FULL_SHARD", "reshard_after_forward": 1}),
+        (),
+    ),
     ("FS105", FSDP1 + "  fsdp_sync_module_states: 'false'\n", ()),
     ("FS108", FSDP1 + "  fsdp_auto_wrap_policy: NO_WRAP\n", ()),
     ("FS114", FSDP1 + "  fsdp_state_dict_type: sharded_state_dict\n", ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,20 @@ def test_in_place(tmp_path: Path) -> None:
     assert "num_machines: 2  # both\r\n" in after
     assert "sharding_strategy" not in after
     assert "parallelism_config_dp_shard_size: 8" in after
+
+
+def test_the_address_of_the_first_machine_is_kept_where_there_is_a_place_for_it() -> None:
+    assert "main_process_ip: 10.1.2.3" in translate(HYBRID, "accelerate-fsdp2").stdout
+    assert "--rdzv-endpoint 10.1.2.3:29500 " in translate(HYBRID, "fsdp2").stdout
+    assert "on each of 2 nodes, 10.1.2.3 being one of them" in translate(HYBRID, "fsdp2").stdout
+
+
+@pytest.mark.parametrize("target", ["fsdp2", "deepspeed", "trainer-fsdp2", "axolotl"])
+def test_how_processes_meet_is_no_setting_of_training(target: str) -> None:
+    for key in ("main_process_ip", "main_process_port", "machine_rank"):
+        assert re.search(
+            rf"^  no effect +{key} .* it says how processes", translate(HYBRID, target).stderr, re.MULTILINE
+        )
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,15 @@ LOSSES = (
 
 def to_fsdp2(file: str) -> tuple[str, ...]:
     """The command that converts one of the files."""
-    return ("accelerate", "to-fsdp2", "--config_file", f"to_fsdp2/{file}", "--output_file", CONVERTED)
+    return (
+        "accelerate",
+        "to-fsdp2",
+        "--config_file",
+        f"to_fsdp2/{file}",
+        "--output_file",
+        CONVERTED,
+        "--overwrite",
+    )
 
 
 def translate(file: str) -> tuple[str, ...]:

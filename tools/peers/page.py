@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .faults import FAULTS, FOLDER, Fault
-from .losses import FSDP1, LOSSES, ORIGINALS, STARTS, Loss, launched, to_fsdp2, translate, translation
+from .losses import FSDP1, LOSSES, MESH, ORIGINALS, STARTS, Loss, launched, to_fsdp2, translate, translation
 from .rivals import CONVERTED, RIVALS, WORDS, Verdict, run, verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "peers.md"
@@ -26,10 +26,11 @@ What tells you that a config is wrong, before the model is loaded? Below are sma
 became of each one in the tools that read it. All of it was run by `./dev peers --write`, with {versions}.
 `./dev peers` runs it again and shows the page.
 
-To try it, after `pip install .` for dsconf and `pip install -e '.[verify]'` for the others:
+To try it, after `pip install .` for dsconf and `pip install -e '.[verify]'` for the others, in a copy, since some of
+the commands below change files:
 
 ```console
-$ cd fixtures/peers
+$ cp -r fixtures/peers /tmp && cd /tmp/peers
 $ export DS_ACCELERATOR=cpu
 $ dsconf lint 01_typo.json --output-format concise
 {commands}
@@ -220,10 +221,10 @@ def _lost(loss: Loss, conversion: Conversion) -> Iterator[str]:
     yield loss.about
     yield _listing(ORIGINALS / loss.file)
     yield converted_block(loss, conversion.said, conversion.converted)
-    yield f"`accelerate launch` of that: {_outcome(conversion.launched)}."
+    yield f"`accelerate launch` of that: {outcome(conversion.launched)}."
     yield conversion.translated
     if conversion.launched_translated:
-        yield f"`accelerate launch` of that: {_outcome(conversion.launched_translated)}."
+        yield f"`accelerate launch` of that: {outcome(conversion.launched_translated)}."
 
 
 def converted_block(loss: Loss, said: str, converted: str) -> str:
@@ -232,8 +233,9 @@ def converted_block(loss: Loss, said: str, converted: str) -> str:
     return f"{command}\n```\n\n`{CONVERTED}` then:\n\n```yaml\n{converted.strip()}\n```"
 
 
-def _outcome(text: str) -> str:
-    return text if text in (STARTS, FSDP1) else f"`{text}`"
+def outcome(text: str) -> str:
+    """What `accelerate launch` makes of a file, as the page says it."""
+    return text if text in (STARTS, FSDP1, MESH) else f"`{text}`"
 
 
 def _listing(path: Path) -> str:

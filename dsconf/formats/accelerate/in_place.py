@@ -16,6 +16,7 @@ from dsconf.formats.fsdp_section import TRANSFORMER
 from dsconf.formats.outcome import Item, Landing
 from dsconf.formats.reading import Reading
 from dsconf.formats.writing import Request
+from dsconf.plan import Launch, Plan
 
 _SECTION = "fsdp_config"
 _LAYOUT = "parallelism_config"
@@ -40,20 +41,27 @@ class Edited(NamedTuple):
     needs: str
 
 
-def to_fsdp2(config: Config, labels: Mapping[str, str], parse: Callable[[str], Document]) -> Edited:
+def to_fsdp2(
+    config: Config,
+    labels: Mapping[str, str],
+    parse: Callable[[str], Document],
+    classes: tuple[str, ...] = (),
+) -> Edited:
     """Rewrite the text of a Config for FSDP1; one for FSDP2 loses the keys that FSDP2 does not read.
 
-    `labels` say where the fields of its Plan come from, `parse` reads a YAML text. Raises EditError, with a message
+    `labels` say where the fields of its Plan come from, `parse` reads a YAML text, `classes` are those of the units
+    where somebody else than the file names them. Raises EditError, with a message
     for people, where the file is none for FSDP, or can't be changed so that it holds what is meant.
     """
-    return _Rewriting(config, parse).run(labels)
+    return _Rewriting(config, parse, classes).run(labels)
 
 
 class _Rewriting:
-    def __init__(self, config: Config, parse: Callable[[str], Document]) -> None:
+    def __init__(self, config: Config, parse: Callable[[str], Document], classes: tuple[str, ...]) -> None:
         self.config = config
         self.parse = parse
         self.reading = read(config)
+        self.classes = classes if classes != self.reading.plan.wrapping.block_classes else ()
         self.document = config.document
         self.change: Change = YamlChange(self.document, parse)
         self.changed = False
@@ -66,7 +74,7 @@ class _Rewriting:
         if source not in ("accelerate-fsdp1", "accelerate-fsdp2"):
             raise EditError("distributed_type is not FSDP: there is nothing to change to FSDP2")
         old = source == "accelerate-fsdp1"
-        writing = write(self.reading.plan, Request("", labels))
+        writing = write(self._plan(), Request("", labels))
         replicated = self.reading.plan.sharding.partition == "nothing"
         if replicated:
             self._set(self._entry("distributed_type"), "MULTI_GPU" if self._world() != 1 else "NO")
@@ -75,7 +83,7 @@ class _Rewriting:
         text = self._text()
         if replicated:
             text = self._without_section(text)
-        stays = {f"launch.{field}": Landing("exact", "", _STAYS) for field in ("world_size", "machines")}
+        stays = {f"launch.{field}": Landing("exact", "", _STAYS) for field in Launch.model_fields}
         return Edited(text, self._told(replicated=replicated), {**writing.landings, **stays}, writing.needs)
 
     def _rewrite(self, *, old: bool) -> None:
@@ -85,8 +93,8 @@ class _Rewriting:
             self._strategy()
             self._layout()
             self._state_dict()
-            self._units()
-            self._add()
+        self._units()
+        self._add()
         for name in _GONE:
             if (entry := self.config.entry(f"{_SECTION}.{name}")) is not None:
                 self._remove(entry)
@@ -112,12 +120,22 @@ class _Rewriting:
         if weights == "local" or self.config.raw(path) is None:
             self._put("state_dict_type", "FULL_STATE_DICT" if weights == "full" else "SHARDED_STATE_DICT")
 
+    def _plan(self) -> Plan:
+        plan = self.reading.plan
+        if not self.classes:
+            return plan
+        named = plan.wrapping.model_copy(update={"block_classes": self.classes})
+        return plan.model_copy(update={"wrapping": named})
+
     def _units(self) -> None:
         """FSDP2 can't choose units by their size."""
-        if self.reading.plan.wrapping.min_params is None:
+        sized = self.reading.plan.wrapping.min_params is not None
+        if self.classes:
+            self._put("transformer_layer_cls_to_wrap", ",".join(self.classes))
+        elif not sized or self.reading.source == "accelerate-fsdp2":
             return
         self._put("auto_wrap_policy", TRANSFORMER)
-        if (entry := self.config.entry(f"{_SECTION}.min_num_params")) is not None:
+        if sized and (entry := self.config.entry(f"{_SECTION}.min_num_params")) is not None:
             self._remove(entry)
 
     def _layout(self) -> None:
@@ -190,6 +208,8 @@ class _Rewriting:
     def _add(self) -> None:
         """Write what the section does not have yet."""
         section = self.config.entry(_SECTION)
+        if not self.new:
+            return
         if section is None:
             self._insert(self.document.root, _SECTION, self.new)
             return
@@ -243,6 +263,9 @@ class _Rewriting:
             return item._replace(outcome="exact", target=f"reshard_after_forward: {value}", note=note)
         if item.key in self.removed or (replicated and in_section):
             return item._replace(target="removed")
+        if self.classes and item.key == f"{_SECTION}.transformer_layer_cls_to_wrap":
+            target = f"transformer_layer_cls_to_wrap: {','.join(self.classes)}"
+            return item._replace(outcome="exact", target=target, note="")
         if item.outcome == "no-effect":
             return item._replace(note=f"{_STAYS}: {item.note}", action=None)
         return item._replace(outcome="exact", note=_STAYS, action=None)

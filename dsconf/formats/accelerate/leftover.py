@@ -5,11 +5,11 @@ from __future__ import annotations
 from dsconf.config.tables import spec_at
 from dsconf.formats.accelerate.arguments import overwritten
 from dsconf.formats.accelerate.live import SECTIONS
-from dsconf.formats.accelerate.notes import SIZES, Notes
+from dsconf.formats.accelerate.notes import MEETING, SIZES, Notes
 from dsconf.formats.fsdp_section import Fate
 from dsconf.formats.outcome import Item
+from dsconf.formats.writing import UNTRAINED
 
-_MACHINE = Fate("no-effect", "it says how processes find each other, not what they train")
 _TPU = Fate("no-effect", "it is for TPUs")
 _UNREAD = Fate("no-effect", "the launcher hands it to no worker")
 _COMPILE = Fate(
@@ -20,9 +20,8 @@ _COMPILE = Fate(
 
 FATES: dict[str, Fate] = {
     "compute_environment": Fate("no-effect", "a machine of one's own"),
-    "machine_rank": Fate("no-effect", "which of the machines this is, which differs on each of them"),
     "gpu_ids": Fate("no-effect", "which GPUs of the machine are taken", "set CUDA_VISIBLE_DEVICES instead"),
-    **dict.fromkeys(("main_process_ip", "main_process_port"), _MACHINE),
+    **{key: Fate("no-effect", UNTRAINED[f"launch.{name}"].note) for key, name in MEETING.items()},
     **dict.fromkeys(("rdzv_backend", "same_network", "downcast_bf16", "enable_cpu_affinity"), _UNREAD),
     "use_cpu": Fate("no-effect", "where it trains, not what"),
     "debug": Fate("no-effect", "it checks the shapes of what is communicated"),

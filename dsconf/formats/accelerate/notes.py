@@ -7,6 +7,10 @@ from dsconf.formats.outcome import Item, Outcome
 from dsconf.formats.reading import Default, Remark
 
 SIZES = "parallelism_config.parallelism_config_{}_size"
+MEETING = {"main_process_ip": "host", "main_process_port": "port", "machine_rank": "machine_rank"}
+"""By key the field of Launch: how the processes of several machines find each other."""
+NO_HOST = "HOST"
+"""What is written in the place of an address that nobody has said yet."""
 
 
 class Notes:

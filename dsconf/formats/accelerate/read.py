@@ -7,7 +7,7 @@ from dsconf.config.effective import Config, Facts
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.accelerate.facts import FACTS
 from dsconf.formats.accelerate.leftover import leave_out
-from dsconf.formats.accelerate.notes import SIZES, Notes
+from dsconf.formats.accelerate.notes import MEETING, NO_HOST, SIZES, Notes
 from dsconf.formats.fsdp_precision import Kind, Word, precision
 from dsconf.formats.fsdp_section import BY_SIZE, NO_WRAP, TRANSFORMER, Section
 from dsconf.formats.reading import Default, Reading, Remark
@@ -234,4 +234,17 @@ class _Reader(Notes):
         each = self.config.context.gpus_per_node
         if each is None and world is not None and machines and world % machines == 0:
             each = world // machines
-        return Launch(world_size=world, machines=machines, gpus_per_node=each)
+        return Launch.model_validate(
+            {"world_size": world, "machines": machines, "gpus_per_node": each, **self._meeting()}
+        )
+
+    def _meeting(self) -> dict[str, object]:
+        """How the processes of several machines find each other, as far as the file says it."""
+        found: dict[str, object] = {}
+        for path, name in MEETING.items():
+            host = name == "host"
+            value = self.config.value(path) if host else self.number(path)
+            if self.config.present(path) and isinstance(value, str if host else int) and value != NO_HOST:
+                found[name] = value
+                self.fields[path] = f"launch.{name}"
+        return found

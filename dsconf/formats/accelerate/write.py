@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsconf.formats.accelerate.notes import MEETING, NO_HOST
 from dsconf.formats.accelerate.write_script import duties, land_script
 from dsconf.formats.accelerate.yaml_text import heading, lines_of
 from dsconf.formats.fsdp_precision import Kind, land_precision, word_for
@@ -9,7 +10,7 @@ from dsconf.formats.fsdp_section import write_section
 from dsconf.formats.outcome import Landing
 from dsconf.formats.writing import Request, Writing
 from dsconf.formats.yaml_lines import Line
-from dsconf.plan import Plan
+from dsconf.plan import Launch, Plan
 
 NEEDS = "Accelerate 1.15"
 _LAYOUT = "parallelism_config_{}_size"
@@ -206,24 +207,32 @@ def write_launch(plan: Plan, request: Request, lines: list[Line], landings: dict
     each, machines = plan.launch.gpus_per_node, plan.launch.machines
     if machines is None:
         machines = 1 if world is None or each is None else max(1, -(-world // each))
-    lines.append(Line("machine_rank", 0))
     lines.append(Line("num_machines", machines, labels.get("launch.machines", "")))
     landings["launch.machines"] = Landing("exact", f"num_machines: {machines}")
     landings["launch.gpus_per_node"] = Landing("exact", "num_processes, over num_machines")
-    if machines > 1:
-        lines += [
-            Line(
-                "main_process_ip",
-                "HOST",
-                "the address of the machine of rank 0; machine_rank differs on each",
-            ),
-            Line("main_process_port", 29500),
-        ]
-        note = "name the first machine in main_process_ip, and each machine's number in machine_rank"
-        landings["launch.machines"] = Landing("needs-value", f"num_machines: {machines}", "", note)
+    _write_meeting(plan.launch, machines, request, lines, landings)
     if world is None:
         action = f"{_WORLD}, or to accelerate launch with --num_processes"
         landings["launch.world_size"] = Landing("needs-value", "num_processes", "", action)
         return
     lines.append(Line("num_processes", world, labels.get("launch.world_size", "") or "of all machines"))
     landings["launch.world_size"] = Landing("exact", f"num_processes: {world}")
+
+
+def _write_meeting(
+    launch: Launch, machines: int, request: Request, lines: list[Line], landings: dict[str, Landing]
+) -> None:
+    """Write how the processes of several machines find each other: as the source has it, else with a place for it."""
+    unsaid: dict[str, object] = {}
+    labels = dict(request.labels)
+    if machines > 1 and launch.host is None:
+        unsaid |= {"host": NO_HOST, "port": 29500}
+        labels["launch.host"] = "the address of the machine of rank 0; machine_rank differs on each"
+        note = "name the first machine in main_process_ip, and each machine's number in machine_rank"
+        landings["launch.machines"] = Landing("needs-value", f"num_machines: {machines}", "", note)
+    for key, name in MEETING.items():
+        field, said = f"launch.{name}", getattr(launch, name)
+        value = unsaid.get(name) if said is None else said
+        if value is not None:
+            lines.append(Line(key, value, labels.get(field, "")))
+        landings[field] = Landing("exact", f"{key}: {value}" if value is not None else "")

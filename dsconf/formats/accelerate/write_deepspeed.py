@@ -70,7 +70,7 @@ def write_deepspeed(plan: Plan, request: Request, inner: DeepSpeed) -> Writing:
         _land_flat(landings, {**flat, "mixed_precision": word})
     _layout(plan, request, lines, landings)
     write_launch(plan, request, lines, landings)
-    if any(line.key == "main_process_ip" for line in lines):
+    if any(line.key == "num_machines" and line.value != 1 for line in lines):
         section.append(Line("deepspeed_multinode_launcher", "standard", "start it on each machine"))
     lines.append(Line("deepspeed_config", section))
     land_filled(plan, landings, settings, path if flat is None else None)

@@ -10,7 +10,7 @@ from dsconf.formats.training.draft import Draft
 from dsconf.formats.training.replicas import land_replicas
 from dsconf.formats.training.text import heading, open_lines
 from dsconf.formats.training.write import write_arguments, write_word
-from dsconf.formats.writing import Request, Writing
+from dsconf.formats.writing import UNTRAINED, Request, Writing
 from dsconf.formats.yaml_lines import Line, lines_of
 from dsconf.plan import Plan, Unresolved
 
@@ -71,7 +71,7 @@ class _Writer(Draft):
             )
         self.lines.append(Line("fsdp_version", 2, self.labels.get("sharding.partition", "")))
         self.lines.append(Line("fsdp_config", inner))
-        if self.plan.wrapping.root_only:
+        if self.plan.wrapping.root_only and not self.plan.wrapping.block_classes:
             note = "Axolotl has no NO_WRAP: the blocks of the model are units; less memory, the same numbers"
             self.landings["wrapping.root_only"] = Landing("close", "", note)
 
@@ -151,3 +151,4 @@ class _Writer(Draft):
         target = f"axolotl train --num-processes {world or '...'}"
         for field in ("launch.world_size", "launch.gpus_per_node", "launch.machines"):
             self.landings[field] = Landing("exact", target)
+        self.landings |= UNTRAINED

@@ -15,12 +15,12 @@ def launch_lines(plan: Plan) -> list[str]:
         where = " on one node" if each is None else ""
         return ["", f"For {world} ranks{where}:", "", f"    torchrun --nproc-per-node {world} train.py"]
     nodes = -(-world // each)
-    command = (
-        f"torchrun --nnodes {nodes} --nproc-per-node {each} --rdzv-backend c10d --rdzv-endpoint HOST:29500"
-    )
+    host, port = plan.launch.host or "HOST", plan.launch.port or 29500
+    meeting = f"--rdzv-backend c10d --rdzv-endpoint {host}:{port}"
+    command = f"torchrun --nnodes {nodes} --nproc-per-node {each} {meeting}"
     return [
         "",
-        f"For {world} ranks, on each of {nodes} nodes, HOST being one of them:",
+        f"For {world} ranks, on each of {nodes} nodes, {host} being one of them:",
         "",
         f"    {command} train.py",
         "",

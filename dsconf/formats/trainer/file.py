@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dsconf.formats.outcome import Landing
 from dsconf.formats.training.draft import Draft
 from dsconf.formats.training.text import heading, open_lines
-from dsconf.formats.writing import Request
+from dsconf.formats.writing import UNTRAINED, Request
 from dsconf.formats.yaml_lines import Line, lines_of
 
 NEEDS = "transformers 5.24"
@@ -23,6 +23,7 @@ def land_launch(draft: Draft) -> None:
     target = f"{command} --nproc_per_node {each or '...'}"
     for field in ("launch.world_size", "launch.gpus_per_node", "launch.machines"):
         draft.landings[field] = Landing("exact", target)
+    draft.landings |= UNTRAINED
 
 
 def text_of(draft: Draft, request: Request, lines: list[Line], unsaid: Sequence[str] = ()) -> str:

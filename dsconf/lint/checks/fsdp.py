@@ -24,7 +24,9 @@ def fsdp1_only_key(config: Config, facts: Facts) -> Iterator[Event | Needs]:
     """Keys of FSDP1 beside version 2."""
     if facts.value("fsdp_version") != 2:
         return
-    for name in _FSDP1:
+    # A strategy alone is meant for something, of which FS102 says what it would be.
+    beside = config.format == "accelerate" and config.present("fsdp_config.reshard_after_forward")
+    for name in (*_FSDP1, "sharding_strategy") if beside else _FSDP1:
         path = f"fsdp_config.{name}"
         entry = config.entry(path)
         if entry is not None and entry.node.kind != "null":

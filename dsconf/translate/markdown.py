@@ -20,7 +20,8 @@ def render_markdown(report: Report, *, forced: bool = False) -> str:
     target = title(report.target)
     head = (f"| setting | value | outcome | {target} | |", "| --- | --- | --- | --- | --- |")
     lines = [f"### {_plain(report.file)}: {title(report.source)} to {target}, {report.overall}", ""]
-    lines += [f"Overall **{report.overall}**{measured}.", ""]
+    waiting = f", with {report.waiting}" if report.waiting else ""
+    lines += [f"Overall **{report.overall}**{waiting}{measured}.", ""]
     if report.blocks.line:
         lines += [f"Sharded one by one: {_plain(report.blocks.line)}.", ""]
     lines += [line for what in report.assumed for line in (f"Assumed: {what}.", "")]

@@ -69,6 +69,12 @@ class Report(NamedTuple):
         return "code" if self.target == "fsdp2" else "config"
 
     @property
+    def waiting(self) -> str:
+        """How many values somebody still has to give, beside which the overall outcome stands; "" without any."""
+        count = sum(item.outcome == "needs-value" for item in self.items)
+        return f"{count} {'value' if count == 1 else 'values'} to give" if count else ""
+
+    @property
     def supported(self) -> bool:
         """Whether every setting has a counterpart."""
         return all(item.outcome != "unsupported" for item in self.items)

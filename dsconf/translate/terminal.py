@@ -17,6 +17,7 @@ def render(report: Report, *, forced: bool = False) -> str:
     """
     written = [item for item in report.items if item.written]
     measured = f" ({report.note})" if report.note else ""
+    waiting = f", {report.waiting}" if report.waiting else ""
     needs = f" ({report.needs})" if report.needs else ""
     target = f"{title(report.target)}{needs}"
     source = title(report.source)
@@ -24,7 +25,7 @@ def render(report: Report, *, forced: bool = False) -> str:
         source += f" {report.version or NEWEST}"
     lines = [
         *(f"Assumed: {what}" for what in report.assumed),
-        f"{report.file} ({source}) -> {target}: {len(written)} settings, overall {report.overall}{measured}",
+        f"{report.file} ({source}) -> {target}: {len(written)} settings, overall {report.overall}{measured}{waiting}",
         *([f"Sharded one by one: {report.blocks.line}"] if report.blocks.line else []),
         "",
     ]

@@ -329,6 +329,11 @@ class Plan(_Frozen):
     script."""
 
     @property
+    def world(self) -> int | None:
+        """The number of GPUs that will run: what the launch says, else what the batch sizes are for; None: any."""
+        return self.launch.world_size or self.ranks
+
+    @property
     def ranks(self) -> int | None:
         """The number of GPUs that the batch sizes are for; None: any."""
         world = self.batch.world_size

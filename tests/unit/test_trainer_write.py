@@ -337,7 +337,7 @@ def test_ranks_that_do_not_divide_into_the_groups_are_said() -> None:
     )
     landings = written(given)[1]
     assert {landings[field].outcome for field in ("sharding.group", "parallelism.tensor")} == {"unsupported"}
-    assert landings["sharding.group"].note == "12 ranks don't divide into such groups"
+    assert landings["sharding.group"].note == "12 ranks don't divide into groups of 8"
 
 
 def test_a_duty_is_named_by_the_first_key_that_it_comes_from() -> None:
@@ -363,6 +363,16 @@ def test_groups_of_ranks_are_sizes_in_axolotl() -> None:
     )
     values = load_yaml(write_axolotl(given, REQUEST).text)
     assert (values["dp_shard_size"], values["dp_replicate_size"], values["tensor_parallel_size"]) == (4, 2, 2)
+
+
+def test_sizes_that_do_not_divide_the_ranks_are_not_written_for_axolotl() -> None:
+    writing = write_axolotl(
+        plan(sharding=ZERO3, launch=Launch(world_size=6), parallelism=Parallelism(tensor=4)), REQUEST
+    )
+    assert "tensor_parallel_size" not in load_yaml(writing.text)
+    for field in ("parallelism.tensor", "parallelism.block_styles", "sharding.group"):
+        said = Landing("unsupported", "", "6 ranks don't divide into groups of 4")
+        assert writing.landings[field] == said
 
 
 def test_axolotl_is_told_what_it_has_other_defaults_for() -> None:

@@ -7,6 +7,7 @@ from dsconf.formats.accelerate.write_script import duties, land_script
 from dsconf.formats.accelerate.yaml_text import heading, lines_of
 from dsconf.formats.fsdp_precision import Kind, land_precision, word_for
 from dsconf.formats.fsdp_section import write_section
+from dsconf.formats.layout import layout_of
 from dsconf.formats.outcome import Landing
 from dsconf.formats.writing import Request, Writing
 from dsconf.formats.yaml_lines import Line
@@ -100,15 +101,12 @@ class _Writer:
         )
 
     def _kind(self) -> str:
-        return "NO" if self._world() == 1 else "MULTI_GPU"
-
-    def _world(self) -> int | None:
-        return self.plan.launch.world_size or self.plan.ranks
+        return "NO" if self.plan.world == 1 else "MULTI_GPU"
 
     # ---- parallelism_config --------------------------------------------------------------------------
 
     def _layout(self, *, sharded: bool) -> None:
-        plan, world = self.plan, self._world()
+        plan = self.plan
         tensor, context = plan.parallelism.tensor, plan.parallelism.context
         sizes: dict[str, tuple[int, str]] = {}
         for name, size, field in (("tp", tensor, "tensor"), ("cp", context, "context")):
@@ -128,49 +126,38 @@ class _Writer:
         group = plan.sharding.group
         if group is None and not sizes:
             return
-        if not sharded and world != tensor:
+        if not sharded and plan.world != tensor:
             note = "Accelerate makes no copies of a model that is divided by tensor parallelism: shard it as well"
             self._land_sizes(sizes, group, Landing("unsupported", "", note))
             return
         if not sharded:
             self._put("parallelism_config", [self._size(name, *each) for name, each in sizes.items()])
             return
-        self._data_parallel(sizes, group, world, tensor, context)
+        self._data_parallel(sizes)
 
-    def _data_parallel(
-        self,
-        sizes: dict[str, tuple[int, str]],
-        group: int | None,
-        world: int | None,
-        tensor: int,
-        context: int,
-    ) -> None:
+    def _data_parallel(self, sizes: dict[str, tuple[int, str]]) -> None:
         """The sizes of copies and shards, whose product with the others is the number of ranks."""
-        if world is None:
+        layout, group, field = layout_of(self.plan), self.plan.sharding.group, "sharding.group"
+        if layout.misfit:
+            self._land_sizes(sizes, group, Landing("unsupported", "", layout.misfit))
+            return
+        if layout.shards is None or layout.copies is None:
             landing = Landing(
                 "needs-value", "parallelism_config", "its sizes multiply to the number of ranks", _WORLD
             )
             self._land_sizes(sizes, group, landing)
             return
-        shards = group or world // tensor
-        copies = world // (tensor * shards)
-        if shards % context or copies * shards * tensor != world:
-            note = f"{world} ranks don't divide into groups of {shards}" + f" x {tensor}" * (tensor > 1)
-            self._land_sizes(sizes, group, Landing("unsupported", "", note))
-            return
-        if copies == 1 and not sizes:
+        if layout.copies == 1 and not sizes:
             target = "one group of all ranks: no parallelism_config"
-            self.landings["sharding.group"] = Landing("exact", target)
+            self.landings[field] = Landing("exact", target)
             return
-        field = "sharding.group"
         entries = [self._size(name, *each) for name, each in sizes.items()]
-        entries.append(self._size("dp_shard", shards // context, field))
-        if copies > 1:
-            entries.append(self._size("dp_replicate", copies, field))
-        target = (
-            f"{_LAYOUT.format('dp_replicate')}: {copies}, {_LAYOUT.format('dp_shard')}: {shards // context}"
-        )
-        note = "" if group is None else f"{copies} copies, each divided over {shards} ranks"
+        entries.append(self._size("dp_shard", layout.shards, field))
+        if layout.copies > 1:
+            entries.append(self._size("dp_replicate", layout.copies, field))
+        copies, shards = _LAYOUT.format("dp_replicate"), _LAYOUT.format("dp_shard")
+        target = f"{copies}: {layout.copies}, {shards}: {layout.shards}"
+        note = "" if group is None else f"{layout.copies} copies, each divided over {group} ranks"
         self.landings[field] = Landing("exact", target, note)
         self._put("parallelism_config", entries)
 
@@ -203,7 +190,7 @@ class _Writer:
 def write_launch(plan: Plan, request: Request, lines: list[Line], landings: dict[str, Landing]) -> None:
     """Write the machines and their ranks; without their number `accelerate launch` has to be given it."""
     labels = request.labels
-    world = plan.launch.world_size or plan.ranks
+    world = plan.world
     each, machines = plan.launch.gpus_per_node, plan.launch.machines
     if machines is None:
         machines = 1 if world is None or each is None else max(1, -(-world // each))

@@ -177,7 +177,7 @@ def _layout(plan: Plan, request: Request, lines: list[Line], landings: dict[str,
         return
     label = request.labels.get(field, "")
     entries = [Line("parallelism_config_sp_size", size, label)]
-    world = plan.launch.world_size or plan.ranks
+    world = plan.world
     target = f"parallelism_config_sp_size: {size}"
     if world is None:
         action = "say the number of ranks with --world-size"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dsconf.formats.axolotl.arguments import NAMES, ROUNDS_DOWN
 from dsconf.formats.fsdp_section import NO_WRAP, write_section
+from dsconf.formats.layout import layout_of
 from dsconf.formats.outcome import Landing
 from dsconf.formats.training.accumulation import EACH_BATCH, land_accumulation, reduces_each
 from dsconf.formats.training.draft import Draft
@@ -78,16 +79,19 @@ class _Writer(Draft):
     def _sizes(self, *, sharded: bool) -> None:
         """Groups of ranks."""
         plan = self.plan
-        tensor, context, group = plan.parallelism.tensor, plan.parallelism.context, plan.sharding.group
-        world = plan.launch.world_size or plan.ranks
+        layout = layout_of(plan)
+        tensor, context = layout.tensor, layout.context
+        misfit = layout.misfit if sharded else ""
         for name, size in (("tensor", tensor), ("context", context)):
             field = f"parallelism.{name}"
-            if size > 1:
-                self.set(f"{name}_parallel_size", size, field)
-            else:
+            if size == 1:
                 self.landings[field] = Landing("exact")
+            elif misfit:
+                self.landings[field] = Landing("unsupported", "", misfit)
+            else:
+                self.set(f"{name}_parallel_size", size, field)
         styles = self.landings["parallelism.tensor"]
-        if tensor > 1:
+        if tensor > 1 and not misfit:
             styles = styles._replace(
                 outcome="approximate", note="transformers divides the layers by its own plan"
             )
@@ -98,24 +102,20 @@ class _Writer(Draft):
         self.landings["parallelism.sequence"] = (
             Landing("unsupported", "", note, "choose context parallelism") if sequence else Landing("exact")
         )
-        if not sharded or (group is None and tensor == context == 1):
+        if not sharded or (plan.sharding.group is None and tensor == context == 1):
             self.landings.setdefault("sharding.group", Landing("exact"))
             return
-        if world is None:
+        if misfit:
+            self.landings["sharding.group"] = Landing("unsupported", "", misfit)
+        elif layout.shards is None or layout.copies is None:
             action = "say the number of ranks with --world-size"
             landing = Landing("needs-value", "dp_shard_size, dp_replicate_size", "", action)
             self.landings["sharding.group"] = landing
-            return
-        shards = (group or world // tensor) // context
-        copies = world // (tensor * context * shards) if shards else 0
-        if shards * copies * tensor * context != world:
-            note = f"{world} ranks don't divide into such groups"
-            self.landings["sharding.group"] = Landing("unsupported", "", note)
-            return
-        target = self.put("dp_shard_size", shards, "sharding.group")
-        if copies > 1:
-            target = f"{target}, {self.put('dp_replicate_size', copies, 'sharding.group')}"
-        self.landings["sharding.group"] = Landing("exact", target)
+        else:
+            target = self.put("dp_shard_size", layout.shards, "sharding.group")
+            if layout.copies > 1:
+                target = f"{target}, {self.put('dp_replicate_size', layout.copies, 'sharding.group')}"
+            self.landings["sharding.group"] = Landing("exact", target)
 
     def _word(self) -> None:
         """Without a word Axolotl takes bf16 where the GPU has it."""
@@ -146,8 +146,7 @@ class _Writer(Draft):
             self.put("warmup_steps", 0, "schedule.name")
 
     def _launch(self) -> None:
-        launch = self.plan.launch
-        world = launch.world_size or self.plan.ranks
+        world = self.plan.world
         target = f"axolotl train --num-processes {world or '...'}"
         for field in ("launch.world_size", "launch.gpus_per_node", "launch.machines"):
             self.landings[field] = Landing("exact", target)

@@ -190,7 +190,7 @@ def _launch(draft: Draft) -> None:
     nodes = launch.machines
     if nodes is None and launch.world_size and launch.gpus_per_node:
         nodes = -(-launch.world_size // launch.gpus_per_node)
-    world = launch.world_size or draft.plan.ranks
+    world = draft.plan.world
     gpus = launch.gpus_per_node or (world if nodes in (None, 1) else None)
     options = [f"--num_nodes {nodes}"] if nodes else []
     options += [f"--num_gpus {gpus}"] if gpus else []

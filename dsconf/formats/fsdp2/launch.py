@@ -7,7 +7,7 @@ from dsconf.plan import Plan
 
 def launch_lines(plan: Plan) -> list[str]:
     """The command for the machines that are known, as lines of the docstring; none where they are not."""
-    world = plan.launch.world_size or plan.ranks
+    world = plan.world
     if world is None:
         return []
     each = plan.launch.gpus_per_node

@@ -17,7 +17,7 @@ _FOLDER = Line("output_dir", "trainer_output", "Trainer's default, where checkpo
 def land_launch(draft: Draft) -> None:
     """The machines, which are the launcher's."""
     launch = draft.plan.launch
-    world = launch.world_size or draft.plan.ranks
+    world = draft.plan.world
     command = "torchrun" if launch.machines in (None, 1) else f"torchrun --nnodes {launch.machines}"
     each = launch.gpus_per_node or (world if launch.machines in (None, 1) else None)
     target = f"{command} --nproc_per_node {each or '...'}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from dsconf.formats.fsdp_section import write_section
+from dsconf.formats.layout import Layout, layout_of
 from dsconf.formats.outcome import Landing
 from dsconf.formats.trainer.file import NEEDS, land_launch, text_of
 from dsconf.formats.trainer.notes import SECTION
@@ -74,14 +73,15 @@ class _Writer(Draft):
     def _layout(self) -> None:
         """Groups of ranks, which arguments in a file can't say."""
         parallelism, group = self.plan.parallelism, self.plan.sharding.group
-        world, sizes = self.plan.launch.world_size or self.plan.ranks, self._layout_sizes()
+        layout = layout_of(self.plan)
+        sizes = _sizes(layout, divided=group is not None)
         target = _LAYOUT.format(", ".join(f"{name}={size or '...'}" for name, size in sizes.items()))
         note = "a file of arguments can't say it"
         loaded = 'load the model with tp_plan="auto", and ' if parallelism.tensor > 1 else ""
         action = f"in your script: {loaded}pass {target} of accelerate to TrainingArguments"
         said = Landing("exact", target, note, action)
-        if world is not None and sizes and math.prod(size or 0 for size in sizes.values()) != world:
-            said = Landing("unsupported", "", f"{world} ranks don't divide into such groups")
+        if layout.misfit:
+            said = Landing("unsupported", "", layout.misfit)
         tensor = _divided(said) if parallelism.tensor > 1 else Landing("exact")
         sequence = Landing("exact")
         if parallelism.sequence > 1:
@@ -96,21 +96,16 @@ class _Writer(Draft):
             "sharding.group": Landing("exact") if group is None else said,
         }
 
-    def _layout_sizes(self) -> dict[str, int | None]:
-        """The sizes of a ParallelismConfig, whose product is the number of ranks; None where that is not known."""
-        plan = self.plan
-        tensor, context, group = plan.parallelism.tensor, plan.parallelism.context, plan.sharding.group
-        world = plan.launch.world_size or plan.ranks
-        sizes: dict[str, int | None] = {
-            name: size for name, size in (("tp_size", tensor), ("cp_size", context)) if size > 1
-        }
-        # The ranks of context parallelism are among those that the state is divided over.
-        if group is not None:
-            sizes["dp_shard_size"] = group // context
-            sizes["dp_replicate_size"] = None if world is None else world // (group * tensor)
-        elif sizes:
-            sizes["dp_shard_size"] = None if world is None else world // (tensor * context)
-        return sizes
+
+def _sizes(layout: Layout, *, divided: bool) -> dict[str, int | None]:
+    """The arguments of a ParallelismConfig; `divided`: whether the state is divided over a group of the ranks."""
+    named = (("tp_size", layout.tensor), ("cp_size", layout.context))
+    sizes: dict[str, int | None] = {name: size for name, size in named if size > 1}
+    if sizes or divided:
+        sizes["dp_shard_size"] = layout.shards
+    if divided:
+        sizes["dp_replicate_size"] = layout.copies
+    return sizes
 
 
 def _divided(said: Landing) -> Landing:

@@ -178,7 +178,7 @@ class _Writer(Draft):
 
     def _batch(self) -> None:
         micro, steps = self._at(_MICRO), self._at(_STEPS)
-        total, world = self._at(_TOTAL), self.plan.launch.world_size or self.plan.ranks
+        total, world = self._at(_TOTAL), self.plan.world
         micro = self.plan.batch.micro if micro in (None, "auto") else micro
         steps = self.plan.batch.accumulation if steps in (None, "auto") else steps
         steps = 1 if steps is None else steps

@@ -174,7 +174,7 @@ SHARED = LEAVES | {
     f"dsconf.formats.{name}"
     for name in (
         "reading", "writing", "choices", "row", "section", "pruning", "fsdp_section", "fsdp_precision",
-        "yaml_lines",
+        "yaml_lines", "layout",
     )
 }  # fmt: skip
 """What all formats use."""

@@ -211,6 +211,16 @@ def test_autocast_to_fp16_scales_the_loss() -> None:
         assert found.remarks["torch_autocast.dtype"].outcome == "approximate"
 
 
+def test_buffers_of_transformers_models_are_spoken_of_where_they_are_cast() -> None:
+    def said(**keys: Any) -> bool:
+        source = ZERO3 | {"bf16": {"enabled": True}, "data_types": keys}
+        return "data_types.buffer_dtype" in reading(source).remarks
+
+    assert said(buffer_dtype="bf16")
+    assert not said(buffer_dtype="bf16", keep_in_fp32_modules=["rotary"])
+    assert not said()
+
+
 def test_masters() -> None:
     def bf16(**keys: Any) -> dict[str, Any]:
         return ZERO3 | {"bf16": {"enabled": True, **keys}}
@@ -221,6 +231,7 @@ def test_masters() -> None:
     assert plan(bf16(bf16_master_weights_and_grads=False)).precision.masters == "fp32"
     assert plan(both).precision.masters == "bf16"
     assert item(both, states).outcome == "exact"
+    assert reading(both).remarks[masters].outcome == "close"
     assert reading(bf16(bf16_master_weights_and_grads=True)).remarks[masters].outcome == "approximate"
     wide = both | {"zero_optimization": {"stage": 1}, "data_types": {"grad_accum_dtype": "fp32"}}
     assert plan(wide).precision.masters == "fp32"

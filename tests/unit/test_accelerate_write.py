@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from random_plans import random_plan
+from any_plans import any_plan
 from translated import (
     accelerate_config,
     accelerate_reading,
@@ -91,7 +91,7 @@ def test_a_whole_file() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_plans_of_any_kind_lint_clean_and_land(seed: int) -> None:
-    plan = random_plan(seed)
+    plan = any_plan(seed)
     writing = write(plan, REQUEST)
     assert complaints("accelerate.yaml", writing.text) == []
     again = accelerate_reading(writing.text)

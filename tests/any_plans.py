@@ -27,7 +27,7 @@ from dsconf.plan import (
 OPEN = Unresolved(key="some.key")
 
 
-def random_plan(seed: int) -> Plan:
+def any_plan(seed: int) -> Plan:
     """A Plan whose sizes fit together."""
     return _Drawn(Random(seed)).plan()
 

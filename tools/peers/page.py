@@ -235,7 +235,9 @@ def converted_block(loss: Loss, said: str, converted: str) -> str:
 
 def outcome(text: str) -> str:
     """What `accelerate launch` makes of a file, as the page says it."""
-    return text if text in (STARTS, FSDP1, MESH) else f"`{text}`"
+    if text in (STARTS, FSDP1, MESH):
+        return text
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def _listing(path: Path) -> str:

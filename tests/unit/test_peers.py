@@ -97,7 +97,7 @@ def test_the_page_says_how_each_file_is_converted_and_how_it_starts(loss: Loss) 
     part = PAGE_TEXT.partition(start)[2].partition("\n### ")[0]
     assert f"$ {' '.join(to_fsdp2(loss.file))}\n" in part
     for line in re.findall(r"^`accelerate launch` of that: (.*)\.$", part, re.MULTILINE):
-        assert line == outcome(line.strip("`"))
+        assert line == outcome(line.strip("`").strip())
 
 
 @pytest.mark.parametrize(

@@ -310,6 +310,15 @@ class Checkpoint(_Frozen):
     """Whether only rank 0 reads the weights of a pretrained model, which the others get from it."""
 
 
+class Length(_Frozen):
+    """When training ends, where that is not left to a script."""
+
+    steps: int | Unresolved | None = None
+    """Steps of the optimizer."""
+    epochs: int | float | Unresolved | None = None
+    """Passes over the data; None where `steps` decide."""
+
+
 class Plan(_Frozen):
     """How a model is trained."""
 
@@ -324,6 +333,7 @@ class Plan(_Frozen):
     parallelism: Parallelism = Parallelism()
     launch: Launch = Launch()
     checkpoint: Checkpoint = Checkpoint()
+    length: Length = Length()
     recompute: bool | None = None
     """Whether the activations of the blocks are computed again in the backward pass; None: that is left to the
     script."""

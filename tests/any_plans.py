@@ -10,6 +10,7 @@ from dsconf.plan import (
     Checkpoint,
     Clipping,
     Launch,
+    Length,
     LossScaling,
     Offload,
     Optimizer,
@@ -71,6 +72,7 @@ class _Drawn:
                 loads_on_rank_0=self.one_of((None, True, False)),
             ),
             recompute=self.one_of((None, True, False)),
+            length=self.one_of((Length(), Length(steps=100), Length(epochs=2))),
         )
 
     def _batch(self) -> Batch:

@@ -12,6 +12,7 @@ from dsconf.plan import (
     Checkpoint,
     Clipping,
     Launch,
+    Length,
     LossScaling,
     Momentum,
     Offload,
@@ -113,6 +114,7 @@ def random_plan(random: Random) -> Plan:
         launch=random.choice((Launch(), Launch(world_size=8, gpus_per_node=4, machines=2))),
         checkpoint=random.choice((Checkpoint(), Checkpoint(weights="full"), Checkpoint(weights="sharded"))),
         recompute=random.choice((None, True, False)),
+        length=random.choice((Length(), Length(steps=100), Length(epochs=2))),
     )
 
 

@@ -251,7 +251,7 @@ def _scaling(wanted: Precision, got: Precision, target: str) -> dict[str, Landin
             else Landing("approximate", "", f"it is {given:g}, not {asked:g}", _scaler(f"{argument}={asked}"))
         )
     one = want.hysteresis == 1
-    patient = f"the factor is halved at each overflow, not at each {want.hysteresis}th"
+    patient = f"the factor is halved at each overflow: its hysteresis is 1, not {want.hysteresis}"
     landings[f"{root}.hysteresis"] = Landing("exact" if one else "approximate", "", "" if one else patient)
     landings[f"{root}.refill"] = Landing("exact" if one else "approximate", "", "" if one else patient)
     free = not want.minimum

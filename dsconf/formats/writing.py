@@ -14,6 +14,11 @@ UNTRAINED = dict.fromkeys(
 )
 """What becomes of the fields for that where they belong on the command line, and not into what is written."""
 
+UP_TO_SCRIPT = dict.fromkeys(
+    ("length.steps", "length.epochs"), Landing("no-effect", "", "how long to train is up to the script")
+)
+"""What becomes of the fields for that where a script has the loop over the data."""
+
 
 class Request(NamedTuple):
     """What a writer needs beside the Plan."""

@@ -43,6 +43,7 @@ def expected(plan: Plan, landings: Mapping[str, Landing]) -> dict[str, object]:
         "max_norm": None if open_ else clipped or 0.0,
         "precision": {"fp32": "no"}.get(word, word),
         "each": _reduces_each(plan),
+        "length": _length(plan),
     }
     told = {
         name: DEFAULTS[name]
@@ -60,6 +61,13 @@ def expected(plan: Plan, landings: Mapping[str, Landing]) -> dict[str, object]:
 
 
 _WEIGHTS = {None: "FULL", "full": "FULL", "sharded": "SHARDED", "local": "SHARDED"}
+
+
+def _length(plan: Plan) -> tuple[str, object]:
+    """When training ends: with a schedule that has an end, else as the Plan says, else on Trainer's default."""
+    total = getattr(plan.schedule, "total_steps", None)
+    steps = total if isinstance(total, int) else plan.length.steps
+    return ("epochs", plan.length.epochs or 3.0) if steps is None else ("steps", steps)
 
 
 def _reduces_each(plan: Plan) -> bool:
@@ -105,6 +113,9 @@ def found(built: Outcome, told: Mapping[str, object]) -> dict[str, object]:
         "max_norm": arguments.max_grad_norm,
         "precision": arguments.mixed_precision,
         "each": each,
+        "length": ("steps", arguments.max_steps)
+        if arguments.max_steps > 0
+        else ("epochs", arguments.num_train_epochs),
         "plugin": plugin_of(built.plugin),
         "optimizer": None,
     }

@@ -15,6 +15,7 @@ from dsconf.formats.trainer.keys import table_for
 from dsconf.formats.trainer.read import read
 from dsconf.plan import (
     Clipping,
+    Length,
     LossScaling,
     Optimizer,
     Precision,
@@ -183,7 +184,27 @@ def test_warm_up_and_end_of_a_schedule(arguments: dict[str, Any], warmup: object
 def test_a_constant_rate_has_neither() -> None:
     found = reading(fsdp=True, output_dir="out", lr_scheduler_type="constant", warmup_steps=5, max_steps=9)
     assert found.plan.schedule == TrainerSchedule(name="constant", warmup_steps=0)
-    assert outcome(found, "warmup_steps") == outcome(found, "max_steps") == "no-effect"
+    assert outcome(found, "warmup_steps") == "no-effect"
+
+
+@pytest.mark.parametrize("name", ["constant", "cosine", "greedy"])
+@pytest.mark.parametrize(
+    ("given", "length", "counts"),
+    [
+        ({"max_steps": 9}, Length(steps=9), "max_steps"),
+        ({"max_steps": 9, "num_train_epochs": 2}, Length(steps=9), "max_steps"),
+        ({"max_steps": -1, "num_train_epochs": 2}, Length(epochs=2), "num_train_epochs"),
+        ({"num_train_epochs": 2.5}, Length(epochs=2.5), "num_train_epochs"),
+        ({}, Length(epochs=3.0), "num_train_epochs"),
+    ],
+)
+def test_when_training_ends(name: str, given: dict[str, object], length: Length, counts: str) -> None:
+    found = reading(fsdp=True, output_dir="out", lr_scheduler_type=name, **given)
+    assert found.plan.length == length
+    kind = "steps" if length.epochs is None else "epochs"
+    assert found.fields[counts] == ("schedule.total_steps" if name == "cosine" else f"length.{kind}")
+    for other in given.keys() - {counts}:
+        assert outcome(found, other) == "no-effect"
 
 
 @pytest.mark.parametrize("name", ["reduce_lr_on_plateau", "greedy", "none_such"])

@@ -147,6 +147,54 @@ def test_a_default_that_leaves_something_open_is_said_once(tmp_path: Path) -> No
     assert keys.most_common(1)[0][1] == 1
 
 
+ENDS = "output_dir: out\nfsdp: true\nlr_scheduler_type: {}\n"
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_axolotl_is_told_the_epochs_that_trainer_has_by_default(schedule: str, tmp_path: Path) -> None:
+    done = to("axolotl", tmp_path, "arguments.yaml", ENDS.format(schedule))
+    assert "num_epochs: 3.0  # num_train_epochs, not written: Trainer's default" in done.text
+    back = to("trainer-fsdp2", tmp_path, "arguments.yaml", ENDS.format(schedule) + "num_train_epochs: 5\n")
+    assert "num_train_epochs: 5  # num_train_epochs" in back.text
+    (item,) = [each for each in back.report.items if each.key == "num_train_epochs"]
+    assert item.outcome == "exact"
+
+
+def test_how_long_to_train_is_up_to_a_script_where_there_is_one(tmp_path: Path) -> None:
+    text = ENDS.format("constant") + "num_train_epochs: 5\n"
+    for target in ("fsdp2", "accelerate-fsdp2", "deepspeed", "accelerate-deepspeed"):
+        done = to(target, tmp_path, "arguments.yaml", text)
+        (item,) = [each for each in done.report.items if each.key == "num_train_epochs"]
+        assert (item.outcome, item.note) == ("no-effect", "how long to train is up to the script")
+
+
+DECAYS = """\
+output_dir: out
+num_train_epochs: 5
+learning_rate: 1.0e-4
+deepspeed:
+  train_micro_batch_size_per_gpu: auto
+  zero_optimization: {stage: 2}
+  optimizer: {type: AdamW, params: {lr: auto}}
+  scheduler:
+    type: WarmupDecayLR
+    params: {total_num_steps: TOTAL, warmup_num_steps: 10}
+"""
+
+
+@pytest.mark.parametrize("target", ["trainer-fsdp2", "trainer-deepspeed"])
+@pytest.mark.parametrize(("kind", "total"), [("WarmupDecayLR", "auto"), ("WarmupLR", "")])
+def test_epochs_end_a_schedule_of_deepspeed_as_well(
+    kind: str, total: str, target: str, tmp_path: Path
+) -> None:
+    text = DECAYS.replace("total_num_steps: TOTAL, ", f"total_num_steps: {total}, " if total else "")
+    done = to(target, tmp_path, "arguments.yaml", text.replace("WarmupDecayLR", kind))
+    assert "num_train_epochs: 5  # num_train_epochs\n" in done.text
+    assert "max_steps" not in done.text
+    (item,) = [each for each in done.report.items if each.key == "num_train_epochs"]
+    assert item.outcome == "exact"
+
+
 def test_training_arguments_in_code_are_a_source(tmp_path: Path) -> None:
     done = to("trainer-fsdp2", tmp_path, "train.py", PYTHON)
     assert "learning_rate: 1.0e-05" in done.text

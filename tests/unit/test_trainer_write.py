@@ -29,6 +29,7 @@ from dsconf.plan import (
     Batch,
     Clipping,
     Launch,
+    Length,
     LossScaling,
     Offload,
     OneCycle,
@@ -344,6 +345,25 @@ def test_a_duty_is_named_by_the_first_key_that_it_comes_from() -> None:
     labels = {"parallelism.tensor": "tensor_parallel_size", "parallelism.block_styles": "the model"}
     text = write_trainer(plan(parallelism=Parallelism(tensor=2)), Request("A test.", labels)).text
     assert '#   tensor_parallel_size: load the model with tp_plan="auto"' in text
+
+
+OPEN_END = TrainerSchedule(name="cosine", warmup_steps=0, total_steps=Unresolved(key="max_steps"))
+
+
+@pytest.mark.parametrize("schedule", [None, OPEN_END, OPEN_END.model_copy(update={"total_steps": 9})])
+@pytest.mark.parametrize("length", [Length(), Length(steps=9), Length(epochs=2.5)])
+def test_training_ends_where_the_source_ends_it(schedule: TrainerSchedule | None, length: Length) -> None:
+    ends = schedule is not None and schedule.total_steps is not None
+    for write, epochs in ((write_trainer, "num_train_epochs"), (write_axolotl, "num_epochs")):
+        writing = write(plan(schedule=schedule, length=length), REQUEST)
+        values, landings = load_yaml(writing.text), writing.landings
+        by_steps = 9 if length.steps or (ends and schedule != OPEN_END) else None
+        assert values.get("max_steps") == by_steps
+        assert values.get(epochs) == (length.epochs if by_steps is None else None)
+        open_ = schedule == OPEN_END and length == Length()
+        if ends:
+            assert landings["schedule.total_steps"].outcome == ("needs-value" if open_ else "exact")
+        assert {landings[f"length.{kind}"].outcome for kind in ("steps", "epochs")} == {"exact"}
 
 
 def test_a_part_of_all_steps_is_a_ratio_in_axolotl() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dsconf.formats.fsdp_precision import sums_shards
 from dsconf.formats.outcome import Landing, Outcome
+from dsconf.formats.writing import UP_TO_SCRIPT
 from dsconf.plan import Momentum, Optimizer, Plan, Schedule, TorchSchedule, TrainerSchedule, Unresolved
 
 _START = "in your script: "
@@ -19,7 +20,7 @@ _ALONE = (
 
 def land_script(plan: Plan) -> dict[str, Landing]:
     """The landings of all that is the script's, each with what to do there as its action."""
-    landings = _batch(plan) | _clipping(plan)
+    landings = _batch(plan) | _clipping(plan) | UP_TO_SCRIPT
     if plan.optimizer is not None:
         landings |= _optimizer(plan.optimizer)
     if plan.schedule is not None:

@@ -17,7 +17,7 @@ from dsconf.formats.training.arguments import Given
 from dsconf.formats.training.read import FATES as OF_TRAINER
 from dsconf.formats.training.read import as_reduced, leftover, read_batch, read_clipping, read_word
 from dsconf.formats.training.read_optimizer import read_optimizer
-from dsconf.formats.training.read_schedule import read_schedule
+from dsconf.formats.training.read_schedule import read_length, read_schedule
 from dsconf.plan import Launch, Parallelism, Plan, Precision, Sharding, TrainerSchedule, Unresolved
 
 _SECTION = "fsdp_config"
@@ -54,13 +54,14 @@ class _Reader:
         each = self._reduces_each(kind)
         sizes = self._sizes()
         nothing = Sharding(partition="nothing", reshard_after_forward=False)
-        optimizer = read_optimizer(told)
+        optimizer, schedule = read_optimizer(told), self._schedule()
         divided = nothing if section is None else section.sharding(self._group(sizes))
         batch = read_batch(told, keeps=divided.partition == "parameters" and not each)
         plan = Plan(
             sharding=as_reduced(divided, batch, each=each),
             optimizer=optimizer,
-            schedule=self._schedule(),
+            schedule=schedule,
+            length=read_length(told, schedule),
             batch=batch,
             clipping=read_clipping(told),
             precision=self._precision(kind, each=each),

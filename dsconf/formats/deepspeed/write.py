@@ -14,7 +14,7 @@ from dsconf.formats.deepspeed.write_precision import in_zero_bf16_optimizer, wri
 from dsconf.formats.deepspeed.write_schedule import write_schedule
 from dsconf.formats.deepspeed.write_sharding import write_offload, write_sharding
 from dsconf.formats.outcome import Landing
-from dsconf.formats.writing import UNTRAINED, Request, Writing
+from dsconf.formats.writing import UNTRAINED, UP_TO_SCRIPT, Request, Writing
 from dsconf.plan import Plan, Unresolved
 
 _TOTAL, _MICRO, _STEPS = (
@@ -197,4 +197,4 @@ def _launch(draft: Draft) -> None:
     command = " ".join(["deepspeed", *options, "train.py"])
     for field in ("launch.world_size", "launch.gpus_per_node", "launch.machines", "batch.world_size"):
         draft.land(field, "exact", command if options else "")
-    draft.landings |= UNTRAINED
+    draft.landings |= UNTRAINED | UP_TO_SCRIPT

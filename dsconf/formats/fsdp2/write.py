@@ -13,7 +13,7 @@ from dsconf.formats.fsdp2.write_precision import write_precision, write_scaling
 from dsconf.formats.fsdp2.write_schedule import SCHEDULE_CONSTANTS, write_schedule
 from dsconf.formats.fsdp2.write_sharding import BACKENDS, write_offload, write_sharding, write_units
 from dsconf.formats.outcome import Landing
-from dsconf.formats.writing import UNTRAINED, Request, Writing
+from dsconf.formats.writing import UNTRAINED, UP_TO_SCRIPT, Request, Writing
 from dsconf.plan import OPTIMIZERS, Plan, Unresolved
 
 
@@ -149,7 +149,7 @@ class _Writer(Draft):
         for field in ("world_size", "gpus_per_node", "machines"):
             if getattr(launch, field) is not None:
                 self.landings[f"launch.{field}"] = Landing("exact", "torchrun, as the docstring says")
-        self.landings |= UNTRAINED
+        self.landings |= UNTRAINED | UP_TO_SCRIPT
 
     def _docstring(self, origin: str) -> str:
         batch = self.plan.batch

@@ -83,7 +83,7 @@ def merge(arguments: Reading, deepspeed: Reading) -> Reading:
     Where the config has no section for an optimizer or a schedule, Trainer makes one of the arguments.
     """
     ours = {"optimizer": "optimizer.type", "schedule": "scheduler.type"}
-    update: dict[str, Any] = {"recompute": arguments.plan.recompute}
+    update: dict[str, Any] = {"recompute": arguments.plan.recompute, "length": arguments.plan.length}
     fields = dict(arguments.fields)
     items = list(arguments.items)
     remarks = {**arguments.remarks}
@@ -128,8 +128,11 @@ def _leave(
 ) -> None:
     """Arguments for an optimizer or schedule that the DeepSpeed config has: those that it doesn't take do nothing."""
     taken = {field for key, field in deepspeed.fields.items() if key in deepspeed.written}
+    ends = "length.epochs" if arguments.plan.length.steps is None else "length.steps"
     for key, field in list(fields.items()):
-        if field.startswith(f"{part}.") and (field == f"{part}.name" or field not in taken):
+        if field == "schedule.total_steps" and part == "schedule":
+            fields[key] = ends
+        elif field.startswith(f"{part}.") and (field == f"{part}.name" or field not in taken):
             del fields[key]
             if key in arguments.written:
                 items.append(Item(key, arguments.written[key], "no-effect", note=_THERE))

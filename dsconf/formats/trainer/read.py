@@ -13,7 +13,7 @@ from dsconf.formats.trainer.notes import SECTION, Notes
 from dsconf.formats.trainer.read_section import read_section
 from dsconf.formats.training.read import FATES, as_reduced, leftover, read_batch, read_clipping, read_word
 from dsconf.formats.training.read_optimizer import read_optimizer
-from dsconf.formats.training.read_schedule import read_schedule
+from dsconf.formats.training.read_schedule import read_length, read_schedule
 from dsconf.plan import Batch, Clipping, Plan, Precision, Sharding, Unresolved
 
 _EACH = "accelerator_config"
@@ -77,10 +77,11 @@ class _Reader(Notes):
 
     def _of_arguments(self, kind: Kind, *, each: bool, keeps: bool) -> dict[str, Any]:
         told = self.arguments
-        optimizer = read_optimizer(told)
+        optimizer, schedule = read_optimizer(told), read_schedule(told)
         return {
             "optimizer": optimizer,
-            "schedule": read_schedule(told),
+            "schedule": schedule,
+            "length": read_length(told, schedule),
             "batch": read_batch(told, keeps=keeps),
             "clipping": read_clipping(told),
             "precision": self._precision(kind, each=each),
@@ -97,6 +98,8 @@ class _Reader(Notes):
             found["optimizer"] = read_optimizer(told)
         if told.has("lr_scheduler_type"):
             found["schedule"] = read_schedule(told)
+        if told.has("max_steps") or told.has("num_train_epochs"):
+            found["length"] = read_length(told, found.get("schedule"))
         sizes = {"micro": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
         known = {field: told.whole(name) for field, name in sizes.items() if told.has(name)}
         for field in known:

@@ -11,7 +11,7 @@ from dsconf.formats.outcome import Landing, Outcome
 from dsconf.formats.trainer.file import NEEDS, land_launch, text_of
 from dsconf.formats.training.draft import Draft
 from dsconf.formats.training.write_optimizer import write_optimizer
-from dsconf.formats.training.write_schedule import write_schedule
+from dsconf.formats.training.write_schedule import write_end, write_length, write_schedule
 from dsconf.formats.writing import Request, Writing
 from dsconf.formats.yaml_lines import Line
 from dsconf.plan import Plan, TrainerSchedule, Unresolved
@@ -87,6 +87,7 @@ class _Writer(Draft):
         self._batch()
         for key, (argument, field) in _MATCHED.items():
             self._match(key, argument, field)
+        write_length(self)
         self._betas()
         self._precision()
         if self.plan.recompute is not None:
@@ -200,7 +201,10 @@ class _Writer(Draft):
         value = self._at(key)
         if value is None:
             return
-        if value == "auto":
+        if value == "auto" and argument == "max_steps":
+            if argument not in self.settings:
+                write_end(self, Unresolved(key=key))
+        elif value == "auto":
             self._said(argument, Unresolved(key=key), field)
         elif isinstance(value, int | float) and argument not in self.settings:
             self._said(argument, value, field)

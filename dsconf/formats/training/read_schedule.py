@@ -7,7 +7,7 @@ import math
 from dsconf.document.node import UNKNOWN
 from dsconf.formats.reading import Remark
 from dsconf.formats.training.arguments import Given
-from dsconf.plan import TrainerSchedule, Unresolved
+from dsconf.plan import Length, TrainerSchedule, Unresolved
 
 WITHOUT_END = ("constant", "constant_with_warmup", "inverse_sqrt")
 """Schedules that don't depend on the number of steps."""
@@ -50,26 +50,33 @@ def _leave(given: Given, name: str | Unresolved) -> None:
         given.unsupported("lr_scheduler_type", f"transformers has no schedule {name}")
     note = "it belongs to the schedule, which is not translated"
     given.idle(note, "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio")
-    given.idle("how long to train is up to the script", "max_steps", "num_train_epochs")
+
+
+def read_length(given: Given, schedule: TrainerSchedule | None) -> Length:
+    """When training ends, which is where a `schedule` ends that has an end."""
+    steps = given.whole("max_steps")
+    ends = schedule is not None and schedule.total_steps is not None
+    if isinstance(steps, int) and steps <= 0:
+        if not ends:
+            given.place("num_train_epochs", "length.epochs")
+        given.idle("num_train_epochs counts instead", "max_steps")
+        return Length(epochs=given.number("num_train_epochs"))
+    if not ends:
+        given.place("max_steps", "length.steps")
+    given.idle("max_steps counts instead", "num_train_epochs")
+    return Length(steps=steps)
 
 
 def _total(given: Given, name: str) -> int | Unresolved | None:
     """The step at which the schedule ends, which is that of the run; None where it goes on without an end."""
-    steps = given.whole("max_steps")
     if name in WITHOUT_END:
-        given.idle(
-            f"{name} does not depend on it: how long to train is up to the script",
-            "max_steps",
-            "num_train_epochs",
-        )
         return None
+    steps = given.whole("max_steps")
     if isinstance(steps, int) and steps <= 0:
         given.place("num_train_epochs", "schedule.total_steps", in_force=True)
         given.remark("num_train_epochs", Remark("exact", "the schedule ends with the last epoch"))
-        given.idle("num_train_epochs counts instead", "max_steps")
         return Unresolved(key=given.key("max_steps"))
     given.place("max_steps", "schedule.total_steps")
-    given.idle("max_steps counts instead", "num_train_epochs")
     return steps
 
 

@@ -8,7 +8,7 @@ from dsconf.formats.fsdp_precision import Kind, land_precision, word_for
 from dsconf.formats.outcome import Landing
 from dsconf.formats.training.draft import Draft
 from dsconf.formats.training.write_optimizer import write_optimizer
-from dsconf.formats.training.write_schedule import write_schedule
+from dsconf.formats.training.write_schedule import write_length, write_schedule
 from dsconf.plan import LossScaling, Plan, Precision, Unresolved
 
 _WEIGHED = "where the model takes num_items_in_batch, Trainer weighs the tokens of all micro batches alike"
@@ -25,6 +25,7 @@ def write_arguments(draft: Draft) -> None:
     _batch(draft)
     write_optimizer(draft)
     write_schedule(draft)
+    write_length(draft)
     _clipping(draft)
 
 

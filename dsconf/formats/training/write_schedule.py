@@ -42,7 +42,7 @@ def _same(draft: Draft, schedule: TrainerSchedule) -> None:
     if schedule.name != "constant":
         draft.set("warmup_steps", schedule.warmup_steps, "schedule.warmup_steps")
     if schedule.total_steps is not None:
-        draft.set("max_steps", schedule.total_steps, "schedule.total_steps")
+        write_end(draft, schedule.total_steps)
 
 
 class _Choice(NamedTuple):
@@ -200,8 +200,46 @@ def _steps(draft: Draft, found: _Choice, warmup: Any, total: Any) -> None:
         note = "the warm-up ends at the same step" if longer else ""
         draft.set("warmup_steps", written, field, note=note)
     if total is not None:
-        field = "schedule.total_steps"
-        draft.set("max_steps", total, field, note="" if isinstance(total, Unresolved) else _UNTIL)
+        write_end(draft, total, _UNTIL)
+
+
+def write_end(draft: Draft, total: int | float | Unresolved, note: str = "") -> None:
+    """Settle where the schedule ends, which is where training ends; where that is open, the length may say it."""
+    field = "schedule.total_steps"
+    end = _end(draft)
+    if isinstance(total, Unresolved) and end is not None and not isinstance(end.value, Unresolved):
+        target = draft.put(end.argument, end.value, end.field if end.field in draft.labels else field)
+        draft.landings[field] = Landing("exact", target)
+    else:
+        draft.set("max_steps", total, field, note="" if isinstance(total, Unresolved) else note)
+
+
+def write_length(draft: Draft) -> None:
+    """Settle when training ends, where the schedule has not said it."""
+    draft.landings |= dict.fromkeys(("length.steps", "length.epochs"), Landing("exact"))
+    end = _end(draft)
+    if end is None:
+        return
+    written = {draft.name(name) for name in ("max_steps", "num_train_epochs")}
+    if written & (draft.settings.keys() | draft.open.keys()):
+        draft.landings[end.field] = draft.landings["schedule.total_steps"]
+    else:
+        draft.set(*end)
+
+
+class _End(NamedTuple):
+    """The argument for the length of the Plan."""
+
+    argument: str
+    value: int | float | Unresolved
+    field: str
+
+
+def _end(draft: Draft) -> _End | None:
+    length = draft.plan.length
+    if length.steps is not None:
+        return _End("max_steps", length.steps, "length.steps")
+    return None if length.epochs is None else _End("num_train_epochs", length.epochs, "length.epochs")
 
 
 def _percent(part: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dsconf.formats.outcome import Item, Outcome
+from dsconf.formats.outcome import Item, Outcome, worst
 from dsconf.plan import Plan
 
 
@@ -14,6 +14,11 @@ class Remark(NamedTuple):
 
     outcome: Outcome
     note: str
+
+    def joined(self, other: Remark) -> Remark:
+        """Both: the worse outcome, and one note after the other."""
+        notes = [note for note in (self.note, other.note) if note]
+        return Remark(worst([self.outcome, other.outcome]), "; ".join(notes))
 
 
 class Default(NamedTuple):
@@ -41,3 +46,5 @@ class Reading(NamedTuple):
     """The format, as the report calls it."""
     written: Mapping[str, object] = {}
     """Every key that stands in the source, in order, with the value as it is shown."""
+    deepspeed: frozenset[str] = frozenset()
+    """Keys of another source whose defaults are DeepSpeed's."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dsconf.formats.choices import Numerics
-from dsconf.formats.outcome import worst
 from dsconf.formats.reading import Default, Reading, Remark
 from dsconf.plan import Plan
 
@@ -74,9 +73,7 @@ class _Said:
         named = ([key for key, name in self.fields.items() if name == each] for each in (field, *_DECIDE))
         keys = next((keys for keys in named if keys), [])
         for key in keys:
-            known = self.remarks.get(key, Remark("exact", ""))
-            note = f"{known.note}; {text}" if known.note else text
-            self.remarks[key] = Remark(worst([known.outcome, "close"]), note)
+            self.remarks[key] = self.remarks.get(key, Remark("exact", "")).joined(Remark("close", text))
         if keys and field in _GRADIENTS:
             self.in_force.setdefault(keys[0], Default(None, ""))
 

@@ -166,8 +166,9 @@ def _origin(path: str, source: str, target: str, left_out: Sequence[str], numeri
 def _labels(reading: Reading) -> dict[str, str]:
     """For each field of the Plan the key that its value comes from."""
     backwards = list(reading.fields.items())[::-1]  # of several keys the first one names the field
-    owner = title(reading.source, short=True)
-    defaults = {field: f"{path}, not written: {owner}'s default" for path, field in backwards}
+    source = title(reading.source, short=True)
+    owners = {path: "DeepSpeed" if path in reading.deepspeed else source for path in reading.fields}
+    defaults = {field: f"{path}, not written: {owners[path]}'s default" for path, field in backwards}
     written = {field: path for path, field in backwards if path in reading.written}
     return defaults | written | dict(reading.labels)
 

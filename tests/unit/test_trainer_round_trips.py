@@ -195,6 +195,23 @@ def test_epochs_end_a_schedule_of_deepspeed_as_well(
     assert item.outcome == "exact"
 
 
+def test_defaults_are_called_those_of_the_framework_that_has_them(tmp_path: Path) -> None:
+    inner = '{"zero_optimization": {"stage": 2}, "fp16": {"enabled": true}}'
+    (tmp_path / "ds.json").write_text(inner, encoding="utf-8")
+    trainer = to(
+        "fsdp2", tmp_path, "arguments.yaml", f"output_dir: out\nfp16: true\ndeepspeed: {inner}\n"
+    ).text
+    assert "# deepspeed.fp16.hysteresis, not written: DeepSpeed's default" in trainer
+    assert "# warmup_steps, not written: Trainer's default" in trainer
+    assert "# deepspeed.gradient_accumulation_steps, not written: Trainer's default" in trainer
+    by_file = "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: ds.json}\n"
+    flat = "distributed_type: DEEPSPEED\nmixed_precision: fp16\ndeepspeed_config: {zero_stage: 2}\n"
+    for text in (by_file, flat):
+        code = to("fsdp2", tmp_path, "accelerate.yaml", text).text
+        assert "# fp16.hysteresis, not written: DeepSpeed's default" in code
+    assert "gradient_clipping, not written: Accelerate's default" in code
+
+
 def test_training_arguments_in_code_are_a_source(tmp_path: Path) -> None:
     done = to("trainer-fsdp2", tmp_path, "train.py", PYTHON)
     assert "learning_rate: 1.0e-05" in done.text
@@ -255,3 +272,14 @@ def test_deepspeed_configs_come_back_from_training_arguments(tmp_path: Path) -> 
             wrong[path.name] = found
     assert known > 200
     assert wrong == {}
+
+
+@pytest.mark.parametrize(("norm", "notes"), [("auto", 2), ("1.0", 1)])
+def test_what_accelerate_fills_in_is_told_beside_what_deepspeed_does_with_it(
+    norm: str, notes: int, tmp_path: Path
+) -> None:
+    text = f"distributed_type: DEEPSPEED\ndeepspeed_config: {{zero_stage: 2, gradient_clipping: {norm}}}\n"
+    done = to("fsdp2", tmp_path, "accelerate.yaml", text)
+    (item,) = [each for each in done.report.items if each.key == "deepspeed_config.gradient_clipping"]
+    told = ("Accelerate puts 1.0 for auto" in item.note, "DeepSpeed's factor" in item.note)
+    assert (item.outcome, sum(told)) == ("close", notes)

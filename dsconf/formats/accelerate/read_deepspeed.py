@@ -152,7 +152,8 @@ def join(config: Config, flat: Flat, inner: Reading) -> Reading:
             in_force[source] = Default(_at(flat.settings, key), _DEFAULT)
     for key, remark in inner.remarks.items():
         remarks[renamed(key)] = remark
-    remarks |= flat.remarks
+    for key, remark in flat.remarks.items():
+        remarks[key] = remark.joined(remarks[key]) if key in remarks else remark
     done = {item.key for item in items} | fields.keys()
     items += [item for item in outer.items if item.key not in done and not item.key.startswith(_SECTION)]
     notes.items, notes.fields = items, fields
@@ -166,7 +167,10 @@ def join(config: Config, flat: Flat, inner: Reading) -> Reading:
             ),
         }
     )
-    return Reading(plan, fields, notes.items, remarks, in_force, labels, outer.source, outer.written)
+    of_deepspeed = frozenset(inner.fields.keys() - flat.sources.keys())
+    return Reading(
+        plan, fields, notes.items, remarks, in_force, labels, outer.source, outer.written, of_deepspeed
+    )
 
 
 def join_file(config: Config, inner: Reading) -> Reading:
@@ -197,6 +201,7 @@ def join_file(config: Config, inner: Reading) -> Reading:
         {**outer.labels, **inner.labels},
         outer.source,
         {**outer.written, **inner.written},
+        frozenset(inner.fields),
     )
 
 

@@ -105,6 +105,7 @@ def merge(arguments: Reading, deepspeed: Reading) -> Reading:
     own = tuple(f"{part}." for part, key in ours.items() if key not in deepspeed.written)
     kept = {key: field for key, field in deepspeed.fields.items() if not field.startswith(own)}
     named = _prefixed(deepspeed._replace(fields=kept if own else deepspeed.fields))
+    put_in = {key for key, default in named.in_force.items() if default.note == _PUT_IN}
     return Reading(
         deepspeed.plan.model_copy(update=update),
         {**named.fields, **fields},
@@ -114,6 +115,7 @@ def merge(arguments: Reading, deepspeed: Reading) -> Reading:
         {**arguments.labels, **named.labels},
         arguments.source,
         {**arguments.written, **named.written},
+        frozenset(named.fields.keys() - put_in),
     )
 
 

@@ -14,7 +14,7 @@ from dsconf.formats.deepspeed.keys import load_keys
 from dsconf.formats.outcome import Landing
 from dsconf.formats.reading import Reading
 from dsconf.formats.writing import Request, Writing
-from dsconf.plan import Plan
+from dsconf.plan import Plan, Unresolved
 from dsconf.translate.rooms import room
 from dsconf.translate.told import Held, Told, kept, with_values, without
 
@@ -56,6 +56,7 @@ def write(
     """
     if target in _WRITERS:
         return room(f"{_WRITERS[target]}.write").write(plan, request)  # type: ignore[no-any-return]
+    plan = _decided(plan, given)
     settings, landings = _settings(target, held, reading, plan, version)
     settings = with_values(settings, given)
     landings = {
@@ -100,6 +101,18 @@ def _settings(
     own = {field for key, field in reading.fields.items() if key in held.keys}
     exact = {field: Landing("exact", landings[field].target if field in landings else "") for field in own}
     return settings, {**landings, **exact}
+
+
+def _decided(plan: Plan, given: Mapping[str, object]) -> Plan:
+    """A Plan whose dtype was left open, with the one that is given for DeepSpeed."""
+    if not isinstance(plan.precision.compute, Unresolved):
+        return plan
+    on = {dtype: given.get(f"{dtype}.enabled") for dtype in ("bf16", "fp16")}
+    chosen = next((dtype for dtype, value in on.items() if value is True), None)
+    if chosen is None and set(on.values()) == {False}:
+        chosen = "fp32"
+    precision = plan.precision if chosen is None else plan.precision.model_copy(update={"compute": chosen})
+    return plan.model_copy(update={"precision": precision})
 
 
 def _known_to(

@@ -193,6 +193,9 @@ def test_the_total_of_tensor_parallel_groups_is_left_out() -> None:
 def test_a_dtype_that_is_left_open_is_auto_in_both_sections() -> None:
     config = written(precision(compute=Unresolved(key="mixed_precision")))
     assert (config["bf16"], config["fp16"]) == ({"enabled": "auto"}, {"enabled": "auto"})
+    said = landing(precision(compute=Unresolved(key="mixed_precision")), "precision.compute")
+    assert said.target == "bf16.enabled, fp16.enabled"
+    assert "leave the other section out" in str(said.action)
     config = written(precision(compute=Unresolved(key="fp16.enabled")))
     assert (config.get("bf16"), config["fp16"]) == (None, {"enabled": "auto"})
 

@@ -134,6 +134,38 @@ def test_values_for_keys_of_the_source_and_of_the_target() -> None:
     assert config["train_micro_batch_size_per_gpu"] == 4
 
 
+OPEN_DTYPE = """\
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+def shard(model, dtype):
+    fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=dtype))
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "written", "outcome"),
+    [
+        ((), {"bf16": "auto", "fp16": "auto"}, "needs-value"),
+        (("bf16.enabled=true",), {"bf16": True}, "approximate"),  # the masters are rounded
+        (("fp16.enabled=true",), {"fp16": True}, "approximate"),
+        (("bf16.enabled=false", "fp16.enabled=false"), {"bf16": False, "fp16": False}, "exact"),
+    ],
+)
+def test_a_dtype_that_code_leaves_open_is_given_for_deepspeed(
+    given: tuple[str, ...], written: dict[str, object], outcome: str, tmp_path: Path
+) -> None:
+    path, report = tmp_path / "shard.py", tmp_path / "report.json"
+    path.write_text(OPEN_DTYPE, encoding="utf-8")
+    options = [part for value in given for part in ("--set", value)]
+    result = translate(path, "deepspeed", *options, "--report", str(report))
+    assert result.exit_code == 0
+    config = json.loads(result.stdout)
+    assert {name: config[name]["enabled"] for name in ("bf16", "fp16") if name in config} == written
+    items = json.loads(report.read_text(encoding="utf-8"))["items"]
+    (item,) = [each for each in items if each["key"] == "MixedPrecisionPolicy.param_dtype"]
+    assert item["outcome"] == outcome
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

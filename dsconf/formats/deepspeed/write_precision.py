@@ -9,6 +9,10 @@ from dsconf.formats.deepspeed.write_draft import Draft, shown
 from dsconf.formats.outcome import Outcome
 from dsconf.plan import LossScaling, Unresolved
 
+_ONE_OF_BOTH = (
+    "write true for one of them and leave the other section out (as --set bf16.enabled=true does), unless Trainer or "
+    "Accelerate reads the file"
+)
 _ROUNDED = (
     "DeepSpeed's masters start from weights rounded to {}: the same where the model was loaded in that dtype "
     "(else loss within 5e-3 over 8 steps of the test model)"
@@ -47,9 +51,13 @@ def _compute(draft: Draft) -> None:
     compute = draft.plan.precision.compute
     field = "precision.compute"
     if isinstance(compute, Unresolved):
-        if compute.key != "fp16.enabled":
+        both = compute.key != "fp16.enabled"
+        if both:
             draft.set("bf16.enabled", field, compute)
         draft.set("fp16.enabled", field, compute)
+        if both:
+            target = "bf16.enabled, fp16.enabled"
+            draft.landings[field] = draft.landings[field]._replace(target=target, action=_ONE_OF_BOTH)
     elif compute == "fp32":
         draft.land(field, "exact", "neither bf16 nor fp16", "nothing is cast")
     else:

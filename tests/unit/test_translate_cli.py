@@ -478,8 +478,19 @@ def test_a_fixed_world_is_checked() -> None:
     ],
 )
 def test_the_docstring_has_the_command_for_known_machines(args: list[str], command: str | None) -> None:
-    found = [line.strip() for line in translate(ZERO3, *args).stdout.splitlines() if "    torchrun" in line]
-    assert found == ([command] if command else [])
+    for style in ("module", "minimal"):
+        lines = translate(ZERO3, *args, "--style", style).stdout.splitlines()
+        found = [line.strip() for line in lines if "    torchrun" in line]
+        assert found == ([command] if command else [])
+
+
+@pytest.mark.parametrize("style", ["module", "minimal"])
+def test_the_docstring_has_the_backends_of_the_process_group(style: str) -> None:
+    offload = ZERO3 | {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}
+    assert (
+        '    dist.init_process_group("cpu:gloo,cuda:nccl")\n' in translate(offload, "--style", style).stdout
+    )
+    assert "    dist.init_process_group()\n" in translate(ZERO3, "--style", style).stdout
 
 
 @pytest.mark.parametrize(

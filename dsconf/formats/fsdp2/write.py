@@ -122,6 +122,10 @@ class _Writer(Draft):
             return f", on CUDA (nccl); on CPU (gloo) from {ON_CPU}"
         return ", on CUDA (nccl) and CPU (gloo)"
 
+    def _backends(self) -> str:
+        """The arguments of init_process_group: norms of offloaded gradients are summed in CPU memory."""
+        return f'("{BACKENDS}")' if self.flags["OFFLOADED"] else "()"
+
     def _short_docstring(self, origin: str) -> str:
         """The docstring of a module with parallelize alone; what is left to the script becomes actions, too."""
         left = duties(self)
@@ -130,8 +134,9 @@ class _Writer(Draft):
         lines = [
             origin,
             "",
-            f"For torch >= {self.oldest_torch}{self._where()}. On every rank, after init_process_group:",
+            f"For torch >= {self.oldest_torch}{self._where()}. On every rank:",
             "",
+            f"    dist.init_process_group{self._backends()}",
             f"    model = parallelize(model, device{self.given('PARAM_DTYPE')})",
             "",
             "The rest is the script's:",
@@ -140,15 +145,17 @@ class _Writer(Draft):
             "",
             *reminders(self),
             *batch_lines(self),
+            *launch_lines(self.plan),
             "",
         ]
         return "\n".join(lines)
 
     def _launch(self) -> None:
         launch = self.plan.launch
+        target = "torchrun, as the docstring says" if launch_lines(self.plan) else "torchrun"
         for field in ("world_size", "gpus_per_node", "machines"):
             if getattr(launch, field) is not None:
-                self.landings[f"launch.{field}"] = Landing("exact", "torchrun, as the docstring says")
+                self.landings[f"launch.{field}"] = Landing("exact", target)
         self.landings |= UNTRAINED | UP_TO_SCRIPT
 
     def _docstring(self, origin: str) -> str:
@@ -161,13 +168,12 @@ class _Writer(Draft):
         optimizer = "optimizer = build_optimizer(model{})"
         if self.plan.optimizer is None:
             optimizer = "optimizer = ...  # the config has none: build yours here, from model.parameters()"
-        backends = f'"{BACKENDS}"' if self.flags["OFFLOADED"] else ""
         lines = [
             origin,
             "",
             f"For torch >= {self.oldest_torch}{self._where()}. In a script that torchrun starts, on every rank:",
             "",
-            f"    dist.init_process_group({backends})",
+            f"    dist.init_process_group{self._backends()}",
             f"    model = parallelize(model, device{self.given('PARAM_DTYPE')})",
             f"    {optimizer.format(self.given(*_OPTIMIZER))}",
             f"    scheduler = build_scheduler(optimizer{self.given(*SCHEDULE_CONSTANTS)})",

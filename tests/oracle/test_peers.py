@@ -17,6 +17,7 @@ from running import dsconf
 from tools.peers.faults import FAULTS, FOLDER, Fault
 from tools.peers.losses import FSDP1, LOSSES, MESH, STARTS, Loss, to_fsdp2, translate, translation
 from tools.peers.page import PAGE, converted_block
+from tools.peers.page import outcome as as_said
 from tools.peers.rivals import CONVERTED, RIVALS, Verdict, shown, verdict
 from tools.peers.rivals import run as run_alone
 
@@ -124,7 +125,7 @@ def started(config: str, folder: Path) -> tuple[str, accelerating.Outcome]:
     outcome = accelerating.launched(config, folder)
     if outcome.error is None:
         return FSDP1 if outcome.fsdp and outcome.fsdp.fsdp_version == 1 else STARTS, outcome
-    return f"`{shown(f'{type(outcome.error).__name__}: {outcome.error}')}`", outcome
+    return as_said(shown(f"{type(outcome.error).__name__}: {outcome.error}")), outcome
 
 
 @pytest.mark.usefixtures("_worker_up_to_accelerator")

@@ -52,7 +52,10 @@ def one_machine() -> Iterator[None]:
 
 
 def outcome(values: Mapping[str, Any], folder: str, *, trainer: bool = False) -> Outcome:
-    """Build TrainingArguments of keyword values, and then the plugin alone, or a whole Trainer with a small model."""
+    """Build TrainingArguments of keyword values, and then the plugin alone, or a whole Trainer with a small model.
+
+    It writes into `folder`, whatever they say.
+    """
     transformers = importlib.import_module("transformers")
     utils = importlib.import_module("accelerate.utils")
     before = dict(os.environ)
@@ -60,7 +63,7 @@ def outcome(values: Mapping[str, Any], folder: str, *, trainer: bool = False) ->
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             arguments = transformers.TrainingArguments(
-                **{"output_dir": folder, "report_to": "none", **copy.deepcopy(dict(values))}
+                **{"report_to": "none", **copy.deepcopy(dict(values)), "output_dir": folder}
             )
             plugin = built = None
             if trainer:

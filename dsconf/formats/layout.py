@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from dsconf.plan import Plan
 
+OWN_PLAN = "transformers divides the layers by its own plan"
+"""What all three do where layers are divided over ranks."""
+
 
 class Layout(NamedTuple):
     """The sizes of a layout, whose product is the number of ranks."""

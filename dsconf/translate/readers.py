@@ -90,7 +90,7 @@ def _of_arguments(config: Config, reading: Reading) -> Told:
     filled = _read_deepspeed(config_of(beside.document, beside.context, values | beside.overrides))
     inner, put_in = trainer.as_it_stands(filled, beside.as_written)
     keys = (f"{trainer.PREFIX}{key}" for key in _keys(inner) - put_in)
-    return Told(trainer.merge(reading, inner), _held(config, beside, keys, values))
+    return Told(trainer.merge(reading, inner, put_in), _held(config, beside, keys, values))
 
 
 def _keys(reading: Reading) -> frozenset[str]:

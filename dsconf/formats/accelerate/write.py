@@ -7,7 +7,7 @@ from dsconf.formats.accelerate.write_script import duties, land_script
 from dsconf.formats.accelerate.yaml_text import heading, lines_of
 from dsconf.formats.fsdp_precision import Kind, land_precision, word_for
 from dsconf.formats.fsdp_section import write_section
-from dsconf.formats.layout import layout_of
+from dsconf.formats.layout import OWN_PLAN, layout_of
 from dsconf.formats.outcome import Landing
 from dsconf.formats.writing import Request, Writing
 from dsconf.formats.yaml_lines import Line
@@ -117,10 +117,9 @@ class _Writer:
             )
         self._sequence()
         if tensor > 1:
-            note = "transformers divides the layers by its own plan"
             mesh = 'device_mesh=accelerator.torch_device_mesh["tp"]'
             action = f'in your script: from_pretrained(..., tp_plan="auto", {mesh})'
-            landing = Landing("approximate", f"{_LAYOUT.format('tp')}: {tensor}", note, action)
+            landing = Landing("approximate", f"{_LAYOUT.format('tp')}: {tensor}", OWN_PLAN, action)
             self.landings |= dict.fromkeys(("parallelism.tensor", "parallelism.block_styles"), landing)
             self.landings["parallelism.root_styles"] = landing
         group = plan.sharding.group

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsconf.formats.axolotl.arguments import NAMES, ROUNDS_DOWN
 from dsconf.formats.fsdp_section import NO_WRAP, write_section
-from dsconf.formats.layout import layout_of
+from dsconf.formats.layout import OWN_PLAN, layout_of
 from dsconf.formats.outcome import Landing
 from dsconf.formats.training.accumulation import EACH_BATCH, land_accumulation, reduces_each
 from dsconf.formats.training.draft import Draft
@@ -92,9 +92,7 @@ class _Writer(Draft):
                 self.set(f"{name}_parallel_size", size, field)
         styles = self.landings["parallelism.tensor"]
         if tensor > 1 and not misfit:
-            styles = styles._replace(
-                outcome="approximate", note="transformers divides the layers by its own plan"
-            )
+            styles = styles._replace(outcome="approximate", note=OWN_PLAN)
             self.landings["parallelism.tensor"] = styles
         self.landings["parallelism.block_styles"] = self.landings["parallelism.root_styles"] = styles
         sequence = plan.parallelism.sequence > 1

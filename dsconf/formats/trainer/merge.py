@@ -77,8 +77,8 @@ def as_it_stands(filled: Reading, written: Mapping[str, object]) -> tuple[Readin
     return shown, frozenset(put_in)
 
 
-def merge(arguments: Reading, deepspeed: Reading) -> Reading:
-    """One Reading of the arguments and of the DeepSpeed config with what `handed` says.
+def merge(arguments: Reading, deepspeed: Reading, put_in: frozenset[str]) -> Reading:
+    """One Reading of the arguments and of the DeepSpeed config `as_it_stands`, with the keys that Trainer put in.
 
     Where the config has no section for an optimizer or a schedule, Trainer makes one of the arguments.
     """
@@ -105,7 +105,6 @@ def merge(arguments: Reading, deepspeed: Reading) -> Reading:
     own = tuple(f"{part}." for part, key in ours.items() if key not in deepspeed.written)
     kept = {key: field for key, field in deepspeed.fields.items() if not field.startswith(own)}
     named = _prefixed(deepspeed._replace(fields=kept if own else deepspeed.fields))
-    put_in = {key for key, default in named.in_force.items() if default.note == _PUT_IN}
     return Reading(
         deepspeed.plan.model_copy(update=update),
         {**named.fields, **fields},
@@ -115,7 +114,7 @@ def merge(arguments: Reading, deepspeed: Reading) -> Reading:
         {**arguments.labels, **named.labels},
         arguments.source,
         {**arguments.written, **named.written},
-        frozenset(named.fields.keys() - put_in),
+        frozenset(named.fields.keys() - {f"{PREFIX}{key}" for key in put_in}),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsconf.formats.fsdp_section import write_section
-from dsconf.formats.layout import Layout, layout_of
+from dsconf.formats.layout import OWN_PLAN, Layout, layout_of
 from dsconf.formats.outcome import Landing
 from dsconf.formats.trainer.file import NEEDS, land_launch, text_of
 from dsconf.formats.trainer.notes import SECTION
@@ -112,4 +112,4 @@ def _divided(said: Landing) -> Landing:
     """The landing of layers that are divided over ranks, which has nothing better than `said`."""
     if said.outcome == "unsupported":
         return said
-    return said._replace(outcome="approximate", note="transformers divides the layers by its own plan")
+    return said._replace(outcome="approximate", note=OWN_PLAN)

@@ -192,7 +192,7 @@ def test_epochs_end_a_schedule_of_deepspeed_as_well(
     assert "num_train_epochs: 5  # num_train_epochs\n" in done.text
     assert "max_steps" not in done.text
     (item,) = [each for each in done.report.items if each.key == "num_train_epochs"]
-    assert item.outcome == "exact"
+    assert (item.outcome, item.target) == ("exact", "num_train_epochs: 5")
 
 
 def test_defaults_are_called_those_of_the_framework_that_has_them(tmp_path: Path) -> None:

@@ -202,8 +202,7 @@ class _Writer(Draft):
         if value is None:
             return
         if value == "auto" and argument == "max_steps":
-            if argument not in self.settings:
-                write_end(self, Unresolved(key=key))
+            write_end(self, Unresolved(key=key))
         elif value == "auto":
             self._said(argument, Unresolved(key=key), field)
         elif isinstance(value, int | float) and argument not in self.settings:

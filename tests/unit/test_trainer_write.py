@@ -390,9 +390,12 @@ def test_sizes_that_do_not_divide_the_ranks_are_not_written_for_axolotl() -> Non
         plan(sharding=ZERO3, launch=Launch(world_size=6), parallelism=Parallelism(tensor=4)), REQUEST
     )
     assert "tensor_parallel_size" not in load_yaml(writing.text)
+    said = Landing("unsupported", "", "6 ranks don't divide into groups of 4")
     for field in ("parallelism.tensor", "parallelism.block_styles", "sharding.group"):
-        said = Landing("unsupported", "", "6 ranks don't divide into groups of 4")
         assert writing.landings[field] == said
+    replicas = Sharding(partition="nothing", reshard_after_forward=False)
+    copied = plan(sharding=replicas, launch=Launch(world_size=6), parallelism=Parallelism(tensor=4))
+    assert write_axolotl(copied, REQUEST).landings["parallelism.tensor"] == said
 
 
 def test_axolotl_is_told_what_it_has_other_defaults_for() -> None:

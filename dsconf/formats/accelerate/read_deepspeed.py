@@ -167,7 +167,7 @@ def join(config: Config, flat: Flat, inner: Reading) -> Reading:
             ),
         }
     )
-    of_deepspeed = frozenset(inner.fields.keys() - flat.sources.keys())
+    of_deepspeed = frozenset(inner.fields)
     return Reading(
         plan, fields, notes.items, remarks, in_force, labels, outer.source, outer.written, of_deepspeed
     )

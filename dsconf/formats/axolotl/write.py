@@ -81,17 +81,16 @@ class _Writer(Draft):
         plan = self.plan
         layout = layout_of(plan)
         tensor, context = layout.tensor, layout.context
-        misfit = layout.misfit if sharded else ""
         for name, size in (("tensor", tensor), ("context", context)):
             field = f"parallelism.{name}"
             if size == 1:
                 self.landings[field] = Landing("exact")
-            elif misfit:
-                self.landings[field] = Landing("unsupported", "", misfit)
+            elif layout.misfit:
+                self.landings[field] = Landing("unsupported", "", layout.misfit)
             else:
                 self.set(f"{name}_parallel_size", size, field)
         styles = self.landings["parallelism.tensor"]
-        if tensor > 1 and not misfit:
+        if tensor > 1 and not layout.misfit:
             styles = styles._replace(outcome="approximate", note=OWN_PLAN)
             self.landings["parallelism.tensor"] = styles
         self.landings["parallelism.block_styles"] = self.landings["parallelism.root_styles"] = styles
@@ -103,8 +102,8 @@ class _Writer(Draft):
         if not sharded or (plan.sharding.group is None and tensor == context == 1):
             self.landings.setdefault("sharding.group", Landing("exact"))
             return
-        if misfit:
-            self.landings["sharding.group"] = Landing("unsupported", "", misfit)
+        if layout.misfit:
+            self.landings["sharding.group"] = Landing("unsupported", "", layout.misfit)
         elif layout.shards is None or layout.copies is None:
             action = "say the number of ranks with --world-size"
             landing = Landing("needs-value", "dp_shard_size, dp_replicate_size", "", action)

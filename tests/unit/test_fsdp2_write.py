@@ -12,6 +12,7 @@ from dsconf.plan import (
     Batch,
     Checkpoint,
     Clipping,
+    Launch,
     LossScaling,
     Parallelism,
     Plan,
@@ -52,6 +53,19 @@ def test_steps_are_left_out_where_the_plan_or_its_loss_scale_says_so(
     found = landed(plan, "clipping.skips_not_finite")
     assert ("left out" in found.note) is wanted
     assert found.outcome == ("approximate" if scaled and skips is False else "exact")
+
+
+@pytest.mark.parametrize(
+    ("launch", "target"),
+    [
+        (Launch(gpus_per_node=8), "torchrun"),
+        (Launch(gpus_per_node=8, world_size=16), "torchrun, as the docstring says"),
+    ],
+)
+def test_the_docstring_is_named_where_it_has_the_command(launch: Launch, target: str) -> None:
+    writing = written(Plan(batch=Batch(accumulation=1), launch=launch))
+    assert writing.landings["launch.gpus_per_node"].target == target
+    assert ("    torchrun " in writing.text) is (target != "torchrun")
 
 
 @pytest.mark.parametrize("style", ["module", "minimal"])
